@@ -1,0 +1,294 @@
+"""Settings: environment over polywire.yaml over defaults. The only reader of the environment in Polywire.
+
+Secrets are named in the file and come from the environment; they never leave this module but as `SecretStr` or through
+`ProviderRow.api_key`. An empty variable counts as unset, since a container image may declare one without a value.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+Kind = Literal["chat", "speech", "transcription"]
+Dialect = Literal["openai", "tgi", "lmi"]
+ProviderType = Literal[
+    "local", "openai", "bedrock", "sagemaker", "polly", "replicate", "cog", "opensearch", "scripted"
+]
+
+
+class ConfigError(Exception):
+    """polywire.yaml or the environment is wrong; the message says where and what is allowed."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ProviderRow(_Strict):
+    """One row of `providers:`. Which fields a type needs is said by its adapter's docstring.
+
+    `first_event_seconds` and `idle_seconds` override the limits of the same name for this provider;
+    `retries` counts further attempts before the first event; `connections` bounds the open upstream connections.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    type: ProviderType
+    base_url: str | None = None
+    endpoint_url: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    dialect: Dialect | None = None
+    path: Path | None = None
+    open: bool = False
+    api_key_env: str | None = None
+    username_env: str | None = None
+    password_env: str | None = None
+    ca_file: Path | None = None
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    first_event_seconds: float | None = Field(default=None, gt=0)
+    idle_seconds: float | None = Field(default=None, gt=0)
+    retries: int = Field(default=1, ge=0, le=10)
+    connections: int = Field(default=1000, ge=1)
+
+    @property
+    def api_key(self) -> str | None:
+        """The key named by `api_key_env`, None when there is none."""
+        return _environment(self.api_key_env)
+
+    @property
+    def basic(self) -> tuple[str, str] | None:
+        """User name and password named by `username_env` and `password_env`, None when either is missing."""
+        username, password = _environment(self.username_env), _environment(self.password_env)
+        return (username, password) if username and password else None
+
+    def scrub(self, text: str) -> str:
+        """`text` without this row's secrets, for messages that quote an upstream."""
+        secrets = [self.api_key, _environment(self.password_env)]
+        for secret in secrets:
+            if secret:
+                text = text.replace(secret, "[secret]")
+        return text
+
+
+class ModelRow(_Strict):
+    """One row of `models:`: a public model id and where it leads. `voice` is a speech model's default voice."""
+
+    id: str = Field(min_length=1)
+    provider: str
+    upstream: str
+    kind: Kind = "chat"
+    dialect: Dialect | None = None
+    voice: str | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What an adapter may want to know of this row (`ChatRequest.options`)."""
+        return self.model_dump(include={"dialect", "voice"}, exclude_none=True)
+
+
+class Limits(_Strict):
+    """Bounds of one worker. Seconds are wall time; `streams` counts streams at work on all wires."""
+
+    request_bytes: int = Field(default=20 * 1024 * 1024, gt=0)
+    prompt_characters: int = Field(default=400_000, gt=0)
+    streams: int = Field(default=1000, gt=0)
+    first_event_seconds: float = Field(default=60, gt=0)
+    idle_seconds: float = Field(default=60, gt=0)
+    keepalive_seconds: float = Field(default=10, gt=0)
+    send_stall_seconds: float = Field(default=60, gt=0)
+    prediction_ttl_seconds: float = Field(default=3600, gt=0)
+    drain_seconds: float = Field(default=10, ge=0)
+
+
+class LocalSettings(_Strict):
+    """The embedded models. `gguf` None is the shipped chat model; `threads` 0 chooses by the number of cores."""
+
+    gguf: Path | None = None
+    slots: int = Field(default=4, ge=1)
+    context: int = Field(default=2048, ge=128)
+    threads: int = Field(default=0, ge=0)
+    warm: bool = True
+
+
+class LambdaSettings(_Strict):
+    """The Lambda function URL wire."""
+
+    require_sha256: bool = False
+
+
+class ConnectorSettings(_Strict):
+    """Where an ML Commons connector may lead; the base_url of every provider row is trusted as well."""
+
+    trusted_endpoints: tuple[str, ...] = (r"^https://api\.openai\.com/.*$",)
+
+    @field_validator("trusted_endpoints")
+    @classmethod
+    def _compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+        return patterns
+
+
+DEFAULT_PROVIDERS = (ProviderRow(name="local", type="local"),)
+DEFAULT_MODELS = (
+    ModelRow(id="default", provider="local", upstream="chat"),
+    ModelRow(id="polywire/chat", provider="local", upstream="chat"),
+    ModelRow(id="voice", provider="local", upstream="speech", kind="speech"),
+    ModelRow(id="transcriber", provider="local", upstream="transcription", kind="transcription"),
+)
+
+
+def _named(variable: str) -> Any:
+    """A field that has its own environment variable beside the `POLYWIRE__...` form."""
+    name = variable.removeprefix("POLYWIRE_").lower()
+    return AliasChoices(name, variable, f"POLYWIRE__{name.upper()}")
+
+
+class Settings(BaseSettings):
+    """All settings. `Settings.load()` reads them; the constructor takes them as keyword arguments (tests)."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="POLYWIRE__",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+    )
+
+    providers: tuple[ProviderRow, ...] = DEFAULT_PROVIDERS
+    models: tuple[ModelRow, ...] = DEFAULT_MODELS
+    limits: Limits = Limits()
+    local: LocalSettings = LocalSettings()
+    connectors: ConnectorSettings = ConnectorSettings()
+    function_url: LambdaSettings = Field(default=LambdaSettings(), validation_alias=AliasChoices("lambda", "function_url", "POLYWIRE__LAMBDA"))
+    origins: tuple[str, ...] = ()
+    grpc_port: int = Field(default=9400, ge=0, le=65535, validation_alias=_named("POLYWIRE_GRPC_PORT"))
+    store: str = Field(default="sqlite:///polywire.db", validation_alias=_named("POLYWIRE_STORE"))
+    auth: Literal["keys", "none"] = Field(default="keys", validation_alias=_named("POLYWIRE_AUTH"))
+    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(default=(), validation_alias=_named("POLYWIRE_API_KEYS"))
+    admin_key: SecretStr | None = Field(default=None, validation_alias=_named("POLYWIRE_ADMIN_KEY"))
+
+    @field_validator("api_keys", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(key.strip() for key in value.split(",") if key.strip())
+        return value
+
+    @model_validator(mode="after")
+    def _names_resolve(self) -> Self:
+        names = [row.name for row in self.providers]
+        _refuse_doubles("providers", names)
+        _refuse_doubles("models", [row.id for row in self.models])
+        for row in self.models:
+            if row.provider not in names:
+                raise ValueError(f"model {row.id!r} names provider {row.provider!r}; the providers are {', '.join(names)}")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return env_settings, init_settings
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> Settings:
+        """Read the file `path` (default: POLYWIRE_CONFIG, else polywire.yaml if it is there) and the environment.
+
+        Raises ConfigError, with the file's line, when something is wrong.
+        """
+        named = path or _environment_path()
+        file = named or Path("polywire.yaml")
+        if not file.exists():
+            if named:
+                raise ConfigError(f"There is no configuration file {str(file)!r}; set POLYWIRE_CONFIG to one that exists.")
+            return _validated({}, "", "the environment")
+        text = file.read_text(encoding="utf-8")
+        try:
+            values = yaml.safe_load(text) or {}
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{file} is not valid YAML: {error}") from error
+        if not isinstance(values, dict):
+            raise ConfigError(f"{file} must be a mapping with keys such as 'providers' and 'models'.")
+        return _validated(values, text, str(file))
+
+
+def _validated(values: dict[str, Any], text: str, source: str) -> Settings:
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        lines = [_explain(problem, text, source) for problem in error.errors(include_url=False, include_context=False)]
+        raise ConfigError("\n".join(lines)) from None
+
+
+def _explain(problem: Any, text: str, source: str) -> str:
+    location = tuple(problem["loc"])
+    line = _line_of(text, location)
+    where = f"{source}, line {line}" if line else source
+    field = ".".join(str(part) for part in location) or "settings"
+    message = f"{where}: {field}: {problem['msg']}"
+    if problem["type"] == "extra_forbidden":
+        message += f" (allowed: {', '.join(_allowed(location))})"
+    return message
+
+
+def _allowed(location: tuple[Any, ...]) -> list[str]:
+    sections: dict[str, type[BaseModel]] = {
+        "providers": ProviderRow,
+        "models": ModelRow,
+        "limits": Limits,
+        "local": LocalSettings,
+        "lambda": LambdaSettings,
+        "connectors": ConnectorSettings,
+    }
+    model = sections.get(str(location[0]), Settings) if len(location) > 1 else Settings
+    return sorted(model.model_fields)
+
+
+def _line_of(text: str, location: tuple[Any, ...]) -> int | None:
+    """The line (from 1) of the YAML node at `location`, or of the nearest node above it."""
+    node = yaml.compose(text) if text else None
+    line = None
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            pairs = {key.value: (key, value) for key, value in node.value}
+            if part not in pairs:
+                break
+            key, node = pairs[part]
+            line = key.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+        else:
+            break
+    return line
+
+
+def _refuse_doubles(section: str, names: list[str]) -> None:
+    doubles = {name for name in names if names.count(name) > 1}
+    if doubles:
+        raise ValueError(f"{section} names {', '.join(sorted(doubles))} more than once")
+
+
+def _environment(variable: str | None) -> str | None:
+    return (os.environ.get(variable) or None) if variable else None
+
+
+def _environment_path() -> Path | None:
+    value = _environment("POLYWIRE_CONFIG")
+    return Path(value) if value else None
