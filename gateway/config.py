@@ -245,7 +245,8 @@ def _validated(values: dict[str, Any], text: str, source: str) -> Settings:
     try:
         return Settings(**values)
     except ValidationError as error:
-        lines = [_explain(problem, text, source) for problem in error.errors(include_url=False, include_context=False)]
+        problems = error.errors(include_url=False, include_context=False)
+        lines = [explain(problem, text, source, _sections()) for problem in problems]
         raise ConfigError("\n".join(lines)) from None
 
 

@@ -44,7 +44,7 @@ class SpeechLimits:
 
 
 class SpeechProvider(Protocol):
-    """A voice. `synthesize` yields one `AudioStart` with the true PCM format, then `AudioDelta`s, and ends or raises."""
+    """A voice. `synthesize` yields one `AudioStart` with the true PCM format, then `AudioDelta`s; it ends or raises."""
 
     name: str
     limits: SpeechLimits

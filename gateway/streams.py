@@ -59,7 +59,7 @@ class EventStream(Generic[ProviderEventT]):
     def __init__(self, source: Source[ProviderEventT], started: Started, patience: Patience, meter: Meter) -> None:
         self.started = started
         self._open = source
-        self._events = source()
+        self._events: AsyncGenerator[ProviderEventT, None] | None = None
         self._patience = patience
         self._meter = meter
         self._wait = WaitLimit()
@@ -98,9 +98,8 @@ class EventStream(Generic[ProviderEventT]):
                     self._end(Failed(error))
                     raise
                 attempt += 1
-                await self._events.aclose()
+                await self._close_source()
                 await asyncio.sleep(pause)
-                self._events = self._open()
             else:
                 return
 
@@ -108,17 +107,26 @@ class EventStream(Generic[ProviderEventT]):
         """Close the provider's generator, and with it the upstream connection, and count the outcome."""
         self._wait.stop()
         try:
-            await self._events.aclose()
-        except RuntimeError:
-            # A generator that yields in its `finally` cannot be closed; the provider is at fault, not the caller.
-            log.exception("provider %r did not close", self._meter.provider)
+            await self._close_source()
         finally:
             self._meter.close()
+
+    async def _close_source(self) -> None:
+        events, self._events = self._events, None
+        if events is None:
+            return
+        try:
+            await events.aclose()
+        except Exception:
+            # The provider is at fault, and the stream has its terminal event already.
+            log.exception("provider %r did not close", self._meter.provider)
 
     async def _advance(self, limit: float) -> StreamEvent:
         """The provider's next event, with empty ones left out. Raises GatewayError, never anything stray."""
         while True:
             try:
+                if self._events is None:
+                    self._events = self._open()
                 event = await self._wait.within(limit, self._events.__anext__())
             except StopAsyncIteration:
                 raise Truncated(
