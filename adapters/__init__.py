@@ -38,7 +38,7 @@ BUILDERS: dict[str, dict[Kind, str]] = {
 
 
 def build(row: ProviderRow, kind: Kind, settings: Settings) -> Provider:
-    """The provider of `row` for `kind`. Raises Unsupported if its type has none, InternalError if its SDK is missing."""
+    """The provider of `row` for `kind`. Raises Unsupported if there is none, InternalError without its SDK."""
     kinds = BUILDERS[row.type]
     if kind not in kinds:
         offered = ", ".join(kinds)

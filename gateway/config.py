@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gateway.config_errors import ConfigError
+from gateway.config_errors import ConfigError, explain
 
 Kind = Literal["chat", "speech", "transcription"]
 Dialect = Literal["openai", "tgi", "lmi"]
