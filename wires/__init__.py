@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.responses import Response
-from starlette.routing import Match
 
 from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
-from gateway.telemetry import current_request
 from wires import generate, openai
 from wires.base import Wire
 
 WIRES: tuple[Wire, ...] = (generate.WIRE, openai.WIRE)
 """The first wire whose `paths` match a path owns it."""
+ROUTERS: tuple[APIRouter, ...] = (*openai.ROUTERS,)
 
 
 def wire_of(path: str) -> Wire:
@@ -37,9 +37,8 @@ def create_app(gateway: Gateway) -> FastAPI:
 
     app = FastAPI(title="Polywire", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.gateway = gateway
-    for wire in WIRES:
-        if wire.router is not None:
-            app.include_router(wire.router)
+    for router in ROUTERS:
+        app.include_router(router)
     app.add_exception_handler(GatewayError, _gateway_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     _add_catch_all(app)
@@ -48,10 +47,7 @@ def create_app(gateway: Gateway) -> FastAPI:
 
 async def _gateway_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, GatewayError)  # noqa: S101 - registered for this type only
-    scope = current_request.get()
-    if scope is not None:
-        scope.code = error.code
-    return wire_of(request.url.path).error(error)
+    return wire_of(request.url.path).refuse(error)
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
@@ -68,7 +64,7 @@ def _add_catch_all(app: FastAPI) -> None:
 
     async def unknown(request: Request) -> Response:
         path = request.url.path
-        allowed = sorted(_methods(app, path))
+        allowed = sorted(_methods(path))
         if allowed:
             error = InvalidRequest(
                 f"{request.method} is not allowed here; use {' or '.join(allowed)}.",
@@ -87,12 +83,7 @@ def _add_catch_all(app: FastAPI) -> None:
         app.add_route(f"{prefix}/{{path:path}}", unknown, methods=methods, include_in_schema=False)
 
 
-def _methods(app: FastAPI, path: str) -> set[str]:
+def _methods(path: str) -> set[str]:
     """The methods that some route takes on `path`."""
-    scope = {"type": "http", "path": path, "root_path": "", "method": ""}
-    found: set[str] = set()
-    for route in app.router.routes[:-1]:
-        match, _ = route.matches(scope)
-        if match is not Match.NONE:
-            found |= getattr(route, "methods", None) or set()
-    return found
+    routes = (route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute))
+    return {method for route in routes if route.path_regex.match(path) for method in route.methods}

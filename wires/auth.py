@@ -49,7 +49,7 @@ class AuthMiddleware:
 
     async def _refuse(self, error: GatewayError, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await self.wire_of(scope["path"]).error(error)(scope, receive, send)
+            await self.wire_of(scope["path"]).refuse(error)(scope, receive, send)
             return
         await receive()
         body = JSONResponse({"error": error.message, "code": error.code}, status_code=error.status)

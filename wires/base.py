@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -23,6 +23,7 @@ from gateway.errors import GatewayError
 from gateway.events import Failed, StreamEvent
 from gateway.patience import Waited, WaitLimit
 from gateway.streams import EventStream
+from gateway.telemetry import current_request
 
 Frame = TypeVar("Frame", covariant=True)
 
@@ -39,8 +40,14 @@ class Wire:
 
     name: str
     paths: re.Pattern[str]
-    error: Callable[[GatewayError], Response]
-    router: APIRouter | None = None
+    render: Callable[[GatewayError], Response]
+
+    def refuse(self, error: GatewayError) -> Response:
+        """The answer to a request that gets no stream; its code goes into the request's log line."""
+        scope = current_request.get()
+        if scope is not None:
+            scope.code = error.code
+        return self.render(error)
 
 
 Open = Callable[[], AbstractAsyncContextManager[EventStream[Any]]]
@@ -62,17 +69,17 @@ def retry_headers(error: GatewayError) -> dict[str, str]:
 class StreamResponse(Response):
     """Opens a stream when the server asks for the response, and sends its frames as they come.
 
-    A refusal before the first event is answered by `error` with its true status. A provider that is silent for longer
+    A refusal before the first event is answered by the wire's own error with its true status. A provider that is silent for longer
     than `limits.keepalive_seconds` gets the head and `keepalive` bytes sent ahead; from then on a failure is a frame.
     A client that accepts nothing for `limits.send_stall_seconds` is let go.
     """
 
     def __init__(
         self,
+        wire: Wire,
         open_stream: Open,
         encoder: Encoder[bytes],
         *,
-        error: Callable[[GatewayError], Response],
         limits: Limits,
         media_type: str = "text/event-stream; charset=utf-8",
         headers: Mapping[str, str] = SSE_HEADERS,
@@ -82,7 +89,7 @@ class StreamResponse(Response):
         del self.headers["content-length"]
         self._open = open_stream
         self._encoder = encoder
-        self._error = error
+        self._wire = wire
         self._limits = limits
         self._keepalive = keepalive
 
@@ -95,7 +102,7 @@ class StreamResponse(Response):
                         await body.send(frame)
         except GatewayError as error:
             if not body.started:
-                await self._error(error)(scope, receive, send)
+                await self._wire.refuse(error)(scope, receive, send)
                 return
             for frame in self._encoder.encode(Failed(error)):
                 await body.send(frame)

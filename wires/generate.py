@@ -24,8 +24,6 @@ from gateway.sse import encode_sse
 from gateway.telemetry import current_request
 from wires.base import Wire, retry_headers
 
-NAME = "generate"
-
 
 class ChatMessage(BaseModel):
     """One earlier message of the conversation."""
@@ -60,7 +58,7 @@ async def pieces(gateway: Gateway, request: ChatRequest, *, framed: bool) -> Asy
     """
     begun = False
     try:
-        async with gateway.chat(request, wire=NAME) as events:
+        async with gateway.chat(request, wire=WIRE.name) as events:
             async for event in events:
                 for piece in _render(event, framed):
                     begun = True
@@ -100,7 +98,7 @@ def _refuse(error: GatewayError) -> None:
     """Have the middleware send the true answer in place of BentoML's, which has neither status nor reason."""
     scope = current_request.get()
     if scope is not None:
-        scope.code, scope.refusal = error.code, error_response(error)
+        scope.refusal = WIRE.refuse(error)
 
 
 class _Quiet(logging.Filter):
@@ -119,4 +117,4 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-WIRE = Wire(NAME, re.compile(r"/generate(/.*)?"), error_response)
+WIRE = Wire("generate", re.compile(r"/generate(/.*)?"), error_response)

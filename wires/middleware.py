@@ -49,7 +49,7 @@ class RequestMiddleware:
             log.exception("request %s on the %s wire failed", request.request_id, wire.name)
             if answer.started or scope["type"] == "websocket":
                 raise
-            await wire.error(InternalError("Polywire failed; the log has the cause."))(scope, receive, answer.send)
+            await wire.refuse(InternalError("Polywire failed; the log has the cause."))(scope, receive, answer.send)
         finally:
             current_request.reset(token)
             for close in request.closers:
@@ -111,13 +111,13 @@ class DisconnectMiddleware:
         too_large = self._too_large()
         length = Headers(scope=scope).get("content-length", "0")
         if not length.isdigit() or int(length) > self.most_bytes:
-            await self.wire_of(scope["path"]).error(too_large)(scope, receive, send)
+            await self.wire_of(scope["path"]).refuse(too_large)(scope, receive, send)
             return
         connection = _Connection(receive, send, self.most_bytes, too_large)
         try:
             await connection.run(self.app, scope)
         except PayloadTooLarge as error:
-            await self.wire_of(scope["path"]).error(error)(scope, receive, send)
+            await self.wire_of(scope["path"]).refuse(error)(scope, receive, send)
 
     def _too_large(self) -> PayloadTooLarge:
         return PayloadTooLarge(f"The request body is larger than {self.most_bytes} bytes.")

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
-from fastapi import APIRouter
-
-from wires.base import Wire
 from wires.openai import chat, models
-from wires.openai.errors import error_response
+from wires.openai.errors import WIRE
 
-router = APIRouter(tags=["OpenAI"])
-router.include_router(models.router)
-router.include_router(chat.router)
+__all__ = ["ROUTERS", "WIRE"]
 
-WIRE = Wire("openai", re.compile(r"/v1(/.*)?"), error_response, router)
+ROUTERS = (models.router, chat.router)

@@ -26,10 +26,9 @@ from gateway.events import (
 )
 from wires.base import StreamResponse, gateway_of
 from wires.openai.chat_request import ChatBody, parse
-from wires.openai.errors import error_body, error_response
+from wires.openai.errors import WIRE, error_body
 
-router = APIRouter()
-NAME = "openai"
+router = APIRouter(tags=["OpenAI"])
 KEEPALIVE = b": ping\n"
 """One newline only: openai-python takes a blank line after a comment for an event."""
 
@@ -41,13 +40,13 @@ async def create(request: Request, body: ChatBody) -> Response:
     chat = parse(body)
     if body.stream:
         return StreamResponse(
-            lambda: gateway.chat(chat, wire=NAME),
+            WIRE,
+            lambda: gateway.chat(chat, wire=WIRE.name),
             ChunkEncoder(include_usage=body.include_usage),
-            error=error_response,
             limits=gateway.settings.limits,
             keepalive=KEEPALIVE,
         )
-    async with gateway.chat(chat, wire=NAME) as events:
+    async with gateway.chat(chat, wire=WIRE.name) as events:
         return JSONResponse(completion_body(await collect(events)))
 
 

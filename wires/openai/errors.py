@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 
 from gateway.errors import GatewayError
-from wires.base import retry_headers
+from wires.base import Wire, retry_headers
 
 CODES = {"unauthorized": "invalid_api_key", "missing_api_key": "invalid_api_key", "rate_limited": "rate_limit_exceeded"}
 
@@ -28,3 +29,6 @@ def error_response(error: GatewayError) -> Response:
     if error.retry_after is not None:
         headers["retry-after-ms"] = str(math.ceil(error.retry_after * 1000))
     return JSONResponse(error_body(error), status_code=error.status, headers=headers)
+
+
+WIRE = Wire("openai", re.compile(r"/v1(/.*)?"), error_response)

@@ -11,7 +11,7 @@ from gateway.config import ModelRow
 from gateway.errors import NotFound
 from wires.base import gateway_of
 
-router = APIRouter()
+router = APIRouter(tags=["OpenAI"])
 STARTED_AT = int(time.time())
 
 
