@@ -86,4 +86,4 @@ def _add_catch_all(app: FastAPI) -> None:
 def _methods(path: str) -> set[str]:
     """The methods that some route takes on `path`."""
     routes = (route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute))
-    return {method for route in routes if route.path_regex.match(path) for method in route.methods}
+    return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}
