@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -21,7 +21,7 @@ DRAIN_SECONDS = 0.05
 
 
 async def stream_chat(
-    upstream: HttpUpstream, path: str, body: dict[str, Any]
+    upstream: HttpUpstream, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
 ) -> AsyncGenerator[Delta | Finished, None]:
     """The events of `POST path` with `body`. Closing the generator closes the connection.
 
@@ -29,8 +29,8 @@ async def stream_chat(
     """
     row = upstream.row
     decoder = ChatCompletionDecoder(row)
-    headers = {"content-type": "application/json", "accept": "text/event-stream"}
-    async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=headers) as response:
+    head = {**(headers or {}), "content-type": "application/json", "accept": "text/event-stream"}
+    async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=head) as response:
         if "json" in response.content_type:
             for delta in decoder.feed(await response.read()):
                 yield delta

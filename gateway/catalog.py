@@ -5,16 +5,28 @@ It builds a provider when it is first needed and closes them all.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from gateway.config import Kind, ModelRow, ProviderRow, Settings
-from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, RateLimited, Unsupported
-from gateway.events import AudioEvent, Finished, FinishReason, Usage
-from gateway.ports import ChatProvider, Provider, SpeechProvider, TranscriptionProvider
+from gateway.callers import who_asks
+from gateway.config import CONNECTOR, Kind, ModelRow, ProviderRow, Settings
+from gateway.connector import Connector
+from gateway.errors import (
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    PayloadTooLarge,
+    RateLimited,
+    Unsupported,
+    UpstreamTimeout,
+)
+from gateway.events import AudioEvent, Failed, Finished, FinishReason, Usage
+from gateway.ports import ChatProvider, ConnectorProvider, Provider, SpeechProvider, Store, TranscriptionProvider
+from gateway.registered import Registered
 from gateway.request import ChatRequest, Image, SpeechRequest, Text, TranscriptionRequest
 from gateway.speech import synthesize
 from gateway.streams import EventStream, Patience, open_stream
@@ -23,23 +35,36 @@ from gateway.telemetry import Meter
 log = logging.getLogger("polywire")
 
 Builder = Callable[[ProviderRow, Kind, Settings], Provider]
+CONNECTORS = ProviderRow(name=CONNECTOR, type=CONNECTOR, retries=0)
+"""The provider of every registered model."""
 DEFAULT_IDS: dict[Kind, str] = {"chat": "default", "speech": "voice", "transcription": "transcriber"}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a public model id leads. `voice` is the voice part of a speech id such as `voice/heart`."""
+    """Where a public model id leads. `voice` is the voice part of a speech id such as `voice/heart`.
+
+    A registered model leads through its `connector`.
+    """
 
     model: ModelRow
     provider: ProviderRow
     voice: str | None = None
+    connector: Connector | None = None
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What the adapter needs to know beside the request (`ChatRequest.options`)."""
+        options = self.model.options
+        return options if self.connector is None else {**options, CONNECTOR: self.connector}
 
 
 class Gateway:
-    """Opens streams on any configured model. One per worker; `aclose` closes every provider it built."""
+    """Opens streams on any configured or registered model. One per worker; `aclose` closes every provider it built."""
 
-    def __init__(self, settings: Settings, build: Builder) -> None:
+    def __init__(self, settings: Settings, build: Builder, store: Store | None = None) -> None:
         self.settings = settings
+        self.registered = Registered(store, settings) if store is not None else None
         self._build = build
         self._rows = {row.name: row for row in settings.providers}
         self._models = {row.id: row for row in settings.models}
@@ -48,11 +73,11 @@ class Gateway:
         self.draining = False
 
     def models(self) -> Iterable[ModelRow]:
-        """Every model that a client may name, in the order of the configuration."""
+        """Every configured model that a client may name, in the order of the configuration."""
         return self._models.values()
 
     def find(self, model_id: str | None, kind: Kind = "chat") -> Target:
-        """The target of `model_id`; None means this kind's default. Raises NotFound or InvalidRequest."""
+        """The target of a configured model; None means this kind's default. Raises NotFound or InvalidRequest."""
         wanted = model_id or DEFAULT_IDS[kind]
         row = self._models.get(wanted) or self._open_row(wanted, kind)
         if row is None:
@@ -66,6 +91,22 @@ class Gateway:
             raise InvalidRequest(f"Model {wanted!r} is a {row.kind} model, not a {kind} model.", param="model")
         return Target(row, self._rows[row.provider], row.voice)
 
+    async def resolve(self, model_id: str | None, kind: Kind = "chat") -> Target:
+        """The target of a configured model or of one that was registered. Raises GatewayError."""
+        try:
+            return self.find(model_id, kind)
+        except NotFound:
+            if self.registered is None or model_id is None or kind != "chat":
+                raise
+            connector = await self.registered.open(model_id, who_asks())
+            if connector is None:
+                raise
+        row = ModelRow(id=model_id, provider=CONNECTOR, upstream=model_id)
+        provider = CONNECTORS.model_copy(
+            update={"first_event_seconds": connector.patience(), "idle_seconds": connector.patience()}
+        )
+        return Target(row, provider, connector=connector)
+
     def find_voice(self, voice: str | None, model_id: str | None = None) -> Target:
         """The target of a voice: a speech model's id, `model/voice`, or a voice name of `model_id` or the default."""
         if voice and (row := self._models.get(voice)) is not None and row.kind == "speech":
@@ -77,13 +118,35 @@ class Gateway:
         target = self.find(model_id, "speech")
         return replace(target, voice=voice) if voice else target
 
-    def chat(self, request: ChatRequest, *, wire: str) -> AbstractAsyncContextManager[EventStream[Any]]:
+    @asynccontextmanager
+    async def chat(self, request: ChatRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
         """Open a chat stream: `async with gateway.chat(request, wire="openai") as events`."""
-        target = self.find(request.model or None)
+        target = await self.resolve(request.model or None)
         provider = cast(ChatProvider, self._provider(target.provider, "chat"))
         _check_chat(request, provider, self.settings.limits.prompt_characters)
-        upstream = replace(request, model=target.model.upstream, options=target.model.options)
-        return self._stream(lambda: provider.stream(upstream), target, wire)
+        upstream = replace(request, model=target.model.upstream, options=target.options)
+        async with self._stream(lambda: provider.stream(upstream), target, wire) as events:
+            yield events
+
+    async def ask(self, connector: Connector, parameters: Mapping[str, str], *, wire: str, model: str) -> Any:
+        """The answer of a registered model's remote service as it is, not streamed. Raises GatewayError."""
+        provider = cast(ConnectorProvider, self._provider(CONNECTORS, "chat"))
+        limit = connector.patience() or self.settings.limits.first_event_seconds
+        meter = Meter(wire, model, CONNECTOR)
+        try:
+            async with self._slot(), asyncio.timeout(limit):
+                answer = await provider.ask(connector, parameters)
+            meter.end(Finished(FinishReason.STOP))
+            return answer
+        except TimeoutError:
+            late = UpstreamTimeout(f"The remote service of model {model!r} did not answer in {limit:g} s.")
+            meter.end(Failed(late))
+            raise late from None
+        except GatewayError as error:
+            meter.end(Failed(error))
+            raise
+        finally:
+            meter.close()
 
     def speech(self, request: SpeechRequest, *, wire: str) -> AbstractAsyncContextManager[EventStream[Any]]:
         """Open a speech stream; its audio is in `request.format`."""
@@ -119,18 +182,25 @@ class Gateway:
         self, source: Callable[[], AsyncGenerator[Any, None]], target: Target, wire: str
     ) -> AsyncIterator[EventStream[Any]]:
         limits = self.settings.limits
-        if self._open >= limits.streams:
-            raise RateLimited(f"All {limits.streams} streams are in use; try again in a moment.", retry_after=1)
-        self._open += 1
         patience = Patience(
             target.provider.first_event_seconds or limits.first_event_seconds,
             target.provider.idle_seconds or limits.idle_seconds,
             target.provider.retries,
         )
-        meter = Meter(wire, target.model.id, target.provider.name)
-        try:
+        async with self._slot():
+            meter = Meter(wire, target.model.id, target.provider.name)
             async with open_stream(source, model=target.model.id, meter=meter, patience=patience) as events:
                 yield events
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """One of the streams at work. Raises RateLimited when all are taken."""
+        most = self.settings.limits.streams
+        if self._open >= most:
+            raise RateLimited(f"All {most} streams are in use; try again in a moment.", retry_after=1)
+        self._open += 1
+        try:
+            yield
         finally:
             self._open -= 1
 

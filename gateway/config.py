@@ -29,6 +29,8 @@ from gateway.config_errors import ConfigError, explain
 Kind = Literal["chat", "speech", "transcription"]
 Dialect = Literal["openai", "tgi", "lmi"]
 ProviderType = Literal["local", "openai", "bedrock", "sagemaker", "polly", "replicate", "cog", "opensearch", "scripted"]
+CONNECTOR = "connector"
+"""The name and type of the one provider that a file cannot have: the models that ML Commons clients register."""
 
 
 class _Strict(BaseModel):
@@ -43,7 +45,7 @@ class ProviderRow(_Strict):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    type: ProviderType
+    type: ProviderType | Literal["connector"]
     base_url: str | None = None
     endpoint_url: str | None = None
     region: str | None = None
@@ -128,11 +130,26 @@ class LambdaSettings(_Strict):
 
 
 class ConnectorSettings(_Strict):
-    """Where an ML Commons connector may lead; the base_url of every provider row is trusted as well."""
+    """Models that ML Commons clients register. Where a connector may lead is said in `gateway/trust.py`.
 
-    trusted_endpoints: tuple[str, ...] = (r"^https://api\.openai\.com/.*$",)
+    `stream_enabled` and `remote_inference_enabled` are OpenSearch's flags of those names; `streams` bounds one
+    worker's streams on that wire.
+    """
 
-    @field_validator("trusted_endpoints")
+    trusted_endpoints: tuple[str, ...] = (
+        r"^https://api\.openai\.com/.*$",
+        r"^https://api\.cohere\.ai/.*$",
+        r"^https://api\.deepseek\.com/.*$",
+        r"^https://generativelanguage\.googleapis\.com/.*$",
+        r"^https://bedrock-runtime\.[a-z0-9-]+\.amazonaws\.com/.*$",
+        r"^https://runtime\.sagemaker\.[a-z0-9-]+\.amazonaws\.com/.*$",
+    )
+    private_endpoints: tuple[str, ...] = ()
+    stream_enabled: bool = True
+    remote_inference_enabled: bool = True
+    streams: int = Field(default=320, gt=0)
+
+    @field_validator("trusted_endpoints", "private_endpoints")
     @classmethod
     def _compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
         for pattern in patterns:
@@ -181,7 +198,9 @@ class Settings(BaseSettings):
     origins: tuple[str, ...] = ()
     workers: int = Field(default=1, ge=1)
     grpc_port: int = Field(default=9400, ge=0, le=65535, validation_alias=_named("POLYWIRE_GRPC_PORT"))
+    grpc_host: str = Field(default="0.0.0.0", validation_alias=_named("POLYWIRE_GRPC_HOST"))  # noqa: S104 - keys guard it
     store: str = Field(default="sqlite:///polywire.db", validation_alias=_named("POLYWIRE_STORE"))
+    store_key: SecretStr | None = Field(default=None, validation_alias=_named("POLYWIRE_STORE_KEY"))
     auth: Literal["keys", "none"] = Field(default="keys", validation_alias=_named("POLYWIRE_AUTH"))
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
         default=(), validation_alias=_named("POLYWIRE_API_KEYS")
@@ -200,6 +219,8 @@ class Settings(BaseSettings):
         names = [row.name for row in self.providers]
         _refuse_doubles("providers", names)
         _refuse_doubles("models", [row.id for row in self.models])
+        if any(CONNECTOR in (row.name, row.type) for row in self.providers):
+            raise ValueError(f"{CONNECTOR!r} is no name or type for a provider row: it means registered models")
         for row in self.models:
             if row.provider not in names:
                 raise ValueError(
