@@ -13,22 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from gateway.callers import who_asks
+from gateway.checks import check_chat
 from gateway.config import CONNECTOR, Kind, ModelRow, ProviderRow, Settings
 from gateway.connector import Connector
-from gateway.errors import (
-    GatewayError,
-    InvalidRequest,
-    NotFound,
-    PayloadTooLarge,
-    RateLimited,
-    Unsupported,
-    UpstreamTimeout,
-)
-from gateway.events import AudioEvent, Failed, Finished, FinishReason, Usage
+from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, RateLimited, UpstreamTimeout
+from gateway.events import AudioDelta, AudioEvent, Failed, Finished, FinishReason, StreamEvent, Usage
 from gateway.ports import ChatProvider, ConnectorProvider, Provider, SpeechProvider, Store, TranscriptionProvider
 from gateway.registered import Registered
-from gateway.request import ChatRequest, Image, SpeechRequest, Text, TranscriptionRequest
-from gateway.speech import synthesize
+from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
+from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
 
@@ -123,7 +116,7 @@ class Gateway:
         """Open a chat stream: `async with gateway.chat(request, wire="openai") as events`."""
         target = await self.resolve(request.model or None)
         provider = cast(ChatProvider, self._provider(target.provider, "chat"))
-        _check_chat(request, provider, self.settings.limits.prompt_characters)
+        check_chat(request, provider, self.settings.limits.prompt_characters)
         upstream = replace(request, model=target.model.upstream, options=target.options)
         async with self._stream(lambda: provider.stream(upstream), target, wire) as events:
             yield events
@@ -154,8 +147,35 @@ class Gateway:
         provider = self.voice(target)
         if len(request.text) > self.settings.limits.prompt_characters:
             raise PayloadTooLarge(f"The text is longer than {self.settings.limits.prompt_characters} characters.")
-        upstream = replace(request, model=target.model.upstream, voice=target.voice, options=target.model.options)
-        return self._stream(lambda: _spoken(provider, upstream), target, wire)
+        upstream = _upstream_speech(request, target)
+        return self._stream(lambda: _finished(synthesize(provider, upstream), lambda: len(request.text)), target, wire)
+
+    @asynccontextmanager
+    async def spoken_chat(
+        self, chat: ChatRequest, speech: SpeechRequest, *, wire: str, heard: HeardText
+    ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
+        """Open a chat stream that speaks while it is written; `heard` learns what was sent as audio."""
+        target = self.find_voice(speech.voice, speech.model or None)
+        provider, upstream = self.voice(target), _upstream_speech(speech, target)
+        async with self.chat(chat, wire=wire) as events:
+            patience = self._patience(target.provider)
+            async with aclosing(speak(events, provider, upstream, heard=heard, patience=patience)) as spoken:
+                yield _metered(spoken, events.meter)
+
+    def speech_feed(
+        self, feed: SpeechFeed, request: SpeechRequest, *, wire: str
+    ) -> AbstractAsyncContextManager[EventStream[Any]]:
+        """Open a speech stream of a text that is still being written; how long its writer pauses is not bounded."""
+        target = self.find_voice(request.voice, request.model or None)
+        provider, upstream = self.voice(target), _upstream_speech(request, target)
+        heard, patience = HeardText(), self._patience(target.provider)
+
+        def source() -> AsyncGenerator[AudioEvent | Finished, None]:
+            return _finished(
+                speak_feed(feed, provider, upstream, heard=heard, patience=patience), lambda: heard.characters
+            )
+
+        return self._stream(source, target, wire, Patience(first_event=None, idle=None))
 
     def transcribe(self, request: TranscriptionRequest, *, wire: str) -> AbstractAsyncContextManager[EventStream[Any]]:
         """Open a transcription stream: text deltas, then `Finished`."""
@@ -179,14 +199,13 @@ class Gateway:
 
     @asynccontextmanager
     async def _stream(
-        self, source: Callable[[], AsyncGenerator[Any, None]], target: Target, wire: str
+        self,
+        source: Callable[[], AsyncGenerator[Any, None]],
+        target: Target,
+        wire: str,
+        patience: Patience | None = None,
     ) -> AsyncIterator[EventStream[Any]]:
-        limits = self.settings.limits
-        patience = Patience(
-            target.provider.first_event_seconds or limits.first_event_seconds,
-            target.provider.idle_seconds or limits.idle_seconds,
-            target.provider.retries,
-        )
+        patience = patience or self._patience(target.provider)
         async with self._slot():
             meter = Meter(wire, target.model.id, target.provider.name)
             async with open_stream(source, model=target.model.id, meter=meter, patience=patience) as events:
@@ -204,6 +223,12 @@ class Gateway:
         finally:
             self._open -= 1
 
+    def _patience(self, row: ProviderRow) -> Patience:
+        limits = self.settings.limits
+        return Patience(
+            row.first_event_seconds or limits.first_event_seconds, row.idle_seconds or limits.idle_seconds, row.retries
+        )
+
     def _provider(self, row: ProviderRow, kind: Kind) -> Provider:
         provider = self._providers.get((row.name, kind))
         if provider is None:
@@ -219,33 +244,25 @@ class Gateway:
         return ModelRow(id=model_id, provider=name, upstream=upstream, kind=kind)
 
 
-async def _spoken(provider: SpeechProvider, request: SpeechRequest) -> AsyncGenerator[AudioEvent | Finished, None]:
-    """A speech stream with the terminal event that a `SpeechProvider` leaves to us: its clean end is its marker."""
-    async with aclosing(synthesize(provider, request)) as audio:
+async def _finished(
+    audio: AsyncGenerator[AudioEvent, None], characters: Callable[[], int]
+) -> AsyncGenerator[AudioEvent | Finished, None]:
+    """Speech with the terminal event that a `SpeechProvider` leaves to us: its clean end is its marker."""
+    async with aclosing(audio):
         async for event in audio:
             yield event
-    yield Finished(FinishReason.STOP, Usage(characters=len(request.text)))
+    yield Finished(FinishReason.STOP, Usage(characters=characters()))
 
 
-def _check_chat(request: ChatRequest, provider: ChatProvider, most_characters: int) -> None:
-    """Refuse what the provider cannot do before it is asked. Raises InvalidRequest, Unsupported or PayloadTooLarge."""
-    if not request.messages:
-        raise InvalidRequest("The request has no messages; send at least one.", param="messages")
-    size = sum(len(part.text) for message in request.messages for part in message.parts if isinstance(part, Text))
-    if size > most_characters:
-        raise PayloadTooLarge(
-            f"The prompt has {size} characters; at most {most_characters} are taken.", param="messages"
-        )
-    able = provider.capabilities
-    has_image = any(isinstance(part, Image) for message in request.messages for part in message.parts)
-    refused = [
-        word
-        for word, asked, can in (
-            ("tools", bool(request.tools), able.tools),
-            ("images", has_image, able.images),
-            ("response_format", request.response_format is not None, able.response_format),
-        )
-        if asked and not can
-    ]
-    if refused:
-        raise Unsupported(f"Model {request.model or 'default'!r} cannot use {' or '.join(refused)}.", param=refused[0])
+async def _metered(spoken: AsyncIterator[StreamEvent], meter: Meter) -> AsyncIterator[StreamEvent]:
+    """A spoken chat, whose audio and whose voice's failure its chat's meter cannot see by itself."""
+    async for event in spoken:
+        if isinstance(event, AudioDelta):
+            meter.audio()
+        elif isinstance(event, Failed):
+            meter.end(event)
+        yield event
+
+
+def _upstream_speech(request: SpeechRequest, target: Target) -> SpeechRequest:
+    return replace(request, model=target.model.upstream, voice=target.voice, options=target.model.options)
