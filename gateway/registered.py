@@ -46,8 +46,9 @@ class Shelf(Generic[RecordT]):
         self._shared = shared
 
     async def add(self, id: str, record: RecordT, caller: Caller) -> None:
-        """Keep a new record for `caller`."""
-        await self._store.put(self._kind, id, await self._write(id, record), owner=caller.owner)
+        """Keep a new record for `caller`. Raises Conflict when the id is taken."""
+        if await self._store.add(self._kind, id, await self._write(id, record), owner=caller.owner) is None:
+            raise Conflict(f"The id {id!r} is taken.")
 
     async def get(self, id: str, caller: Caller) -> Kept[RecordT] | None:
         """A record, None when there is none for this caller."""

@@ -12,12 +12,12 @@ from starlette.responses import Response
 
 from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
-from wires import generate, openai, websocket
+from wires import generate, openai, opensearch, websocket
 from wires.base import Wire
 
-WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, openai.WIRE)
+WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, openai.WIRE, opensearch.WIRE)
 """The first wire whose `paths` match a path owns it."""
-ROUTERS: tuple[APIRouter, ...] = (*websocket.ROUTERS, *openai.ROUTERS)
+ROUTERS: tuple[APIRouter, ...] = (*websocket.ROUTERS, *openai.ROUTERS, *opensearch.ROUTERS)
 
 
 def wire_of(path: str) -> Wire:
@@ -37,6 +37,7 @@ def create_app(gateway: Gateway) -> FastAPI:
 
     app = FastAPI(title="Polywire", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.gateway = gateway
+    app.state.ml_streams = opensearch.StreamPool(gateway)
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(GatewayError, _gateway_error)
