@@ -114,11 +114,8 @@ async def change(request: Request, id: str) -> Response:
     body = await read_object(request)
     kept = await _demand(registered, id, f"Failed to find model with the provided model id: {id}")
     enabled = flag(body, "is_enabled", kept.record.is_enabled)
-    changes: dict[str, Any] = {
-        "last_updated_time": now_ms(),
-        "is_enabled": enabled,
-        "rate_limiter": _rate_limiter(body),
-    }
+    _refuse_rate_limiter(body)
+    changes: dict[str, Any] = {"last_updated_time": now_ms(), "is_enabled": enabled}
     changes |= {name: optional_object(body, name) for name in CHANGEABLE if name in body}
     changes |= {name: text for name in ("name", "description") if (text := optional_text(body, name)) is not None}
     if "connector_id" in body or "connector" in body:
