@@ -12,8 +12,10 @@ from starlette.responses import Response
 
 from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
+from gateway.ports import Store
 from wires import generate, openai, opensearch, websocket
 from wires.base import Wire
+from wires.draining import on_stop_signal
 
 WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, openai.WIRE, opensearch.WIRE)
 """The first wire whose `paths` match a path owns it."""
@@ -25,25 +27,51 @@ def wire_of(path: str) -> Wire:
     return next((wire for wire in WIRES if wire.paths.fullmatch(path)), generate.WIRE)
 
 
-def create_app(gateway: Gateway) -> FastAPI:
-    """The FastAPI application with every wire's routes; it closes the gateway when it ends."""
+def create_app(gateway: Gateway, store: Store) -> FastAPI:
+    """The FastAPI application with every wire's routes; with it begins and ends the gRPC server, and all is closed."""
+    ml_streams = opensearch.StreamPool(gateway)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            yield
+            async with _grpc(ml_streams):
+                yield
         finally:
             await gateway.aclose()
+            await store.aclose()
 
     app = FastAPI(title="Polywire", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.gateway = gateway
-    app.state.ml_streams = opensearch.StreamPool(gateway)
+    app.state.ml_streams = ml_streams
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(GatewayError, _gateway_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     _add_catch_all(app)
     return app
+
+
+@asynccontextmanager
+async def _grpc(ml_streams: opensearch.StreamPool) -> AsyncIterator[None]:
+    """The gRPC server of this worker, unless its port is 0. It drains from the moment the process is asked to end."""
+    gateway = ml_streams.gateway
+    if not gateway.settings.grpc_port:
+        yield
+        return
+    from wires.opensearch_grpc import GrpcServer
+
+    server = GrpcServer(ml_streams)
+    await server.start()
+
+    def drain() -> None:
+        gateway.draining = True
+        server.drain()
+
+    try:
+        with on_stop_signal(drain):
+            yield
+    finally:
+        await server.stop()
 
 
 async def _gateway_error(request: Request, error: Exception) -> Response:

@@ -47,10 +47,15 @@ class StreamPool:
             self._open -= 1
 
 
-async def find_target(gateway: Gateway, model_id: str) -> Target:
-    """What `model_id` leads to. Raises GatewayError in ML Commons' words."""
+def demand_remote_inference(gateway: Gateway) -> None:
+    """Raises InvalidRequest when the configuration switched remote inference off."""
     if not gateway.settings.connectors.remote_inference_enabled:
         raise InvalidRequest(REMOTE_INFERENCE_OFF, code="remote_inference_disabled")
+
+
+async def find_target(gateway: Gateway, model_id: str) -> Target:
+    """What `model_id` leads to. Raises GatewayError in ML Commons' words."""
+    demand_remote_inference(gateway)
     if any(row.id == model_id and row.kind != "chat" for row in gateway.models()):
         raise illegal_state("Streaming is only supported for remote models")
     try:
