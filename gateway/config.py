@@ -12,18 +12,23 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from gateway.config_errors import ConfigError, explain
 
 Kind = Literal["chat", "speech", "transcription"]
 Dialect = Literal["openai", "tgi", "lmi"]
-ProviderType = Literal[
-    "local", "openai", "bedrock", "sagemaker", "polly", "replicate", "cog", "opensearch", "scripted"
-]
-
-
-class ConfigError(Exception):
-    """polywire.yaml or the environment is wrong; the message says where and what is allowed."""
+ProviderType = Literal["local", "openai", "bedrock", "sagemaker", "polly", "replicate", "cog", "opensearch", "scripted"]
 
 
 class _Strict(BaseModel):
@@ -170,12 +175,16 @@ class Settings(BaseSettings):
     limits: Limits = Limits()
     local: LocalSettings = LocalSettings()
     connectors: ConnectorSettings = ConnectorSettings()
-    function_url: LambdaSettings = Field(default=LambdaSettings(), validation_alias=AliasChoices("lambda", "function_url", "POLYWIRE__LAMBDA"))
+    function_url: LambdaSettings = Field(
+        default=LambdaSettings(), validation_alias=AliasChoices("lambda", "function_url", "POLYWIRE__LAMBDA")
+    )
     origins: tuple[str, ...] = ()
     grpc_port: int = Field(default=9400, ge=0, le=65535, validation_alias=_named("POLYWIRE_GRPC_PORT"))
     store: str = Field(default="sqlite:///polywire.db", validation_alias=_named("POLYWIRE_STORE"))
     auth: Literal["keys", "none"] = Field(default="keys", validation_alias=_named("POLYWIRE_AUTH"))
-    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(default=(), validation_alias=_named("POLYWIRE_API_KEYS"))
+    api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
+        default=(), validation_alias=_named("POLYWIRE_API_KEYS")
+    )
     admin_key: SecretStr | None = Field(default=None, validation_alias=_named("POLYWIRE_ADMIN_KEY"))
 
     @field_validator("api_keys", mode="before")
@@ -192,7 +201,9 @@ class Settings(BaseSettings):
         _refuse_doubles("models", [row.id for row in self.models])
         for row in self.models:
             if row.provider not in names:
-                raise ValueError(f"model {row.id!r} names provider {row.provider!r}; the providers are {', '.join(names)}")
+                raise ValueError(
+                    f"model {row.id!r} names provider {row.provider!r}; the providers are {', '.join(names)}"
+                )
         return self
 
     @classmethod
@@ -216,7 +227,9 @@ class Settings(BaseSettings):
         file = named or Path("polywire.yaml")
         if not file.exists():
             if named:
-                raise ConfigError(f"There is no configuration file {str(file)!r}; set POLYWIRE_CONFIG to one that exists.")
+                raise ConfigError(
+                    f"There is no configuration file {str(file)!r}; set POLYWIRE_CONFIG to one that exists."
+                )
             return _validated({}, "", "the environment")
         text = file.read_text(encoding="utf-8")
         try:
@@ -232,23 +245,14 @@ def _validated(values: dict[str, Any], text: str, source: str) -> Settings:
     try:
         return Settings(**values)
     except ValidationError as error:
-        lines = [_explain(problem, text, source) for problem in error.errors(include_url=False, include_context=False)]
+        problems = error.errors(include_url=False, include_context=False)
+        lines = [explain(problem, text, source, _sections()) for problem in problems]
         raise ConfigError("\n".join(lines)) from None
 
 
-def _explain(problem: Any, text: str, source: str) -> str:
-    location = tuple(problem["loc"])
-    line = _line_of(text, location)
-    where = f"{source}, line {line}" if line else source
-    field = ".".join(str(part) for part in location) or "settings"
-    message = f"{where}: {field}: {problem['msg']}"
-    if problem["type"] == "extra_forbidden":
-        message += f" (allowed: {', '.join(_allowed(location))})"
-    return message
-
-
-def _allowed(location: tuple[Any, ...]) -> list[str]:
-    sections: dict[str, type[BaseModel]] = {
+def _sections() -> dict[str, type[BaseModel]]:
+    return {
+        "": Settings,
         "providers": ProviderRow,
         "models": ModelRow,
         "limits": Limits,
@@ -256,27 +260,6 @@ def _allowed(location: tuple[Any, ...]) -> list[str]:
         "lambda": LambdaSettings,
         "connectors": ConnectorSettings,
     }
-    model = sections.get(str(location[0]), Settings) if len(location) > 1 else Settings
-    return sorted(model.model_fields)
-
-
-def _line_of(text: str, location: tuple[Any, ...]) -> int | None:
-    """The line (from 1) of the YAML node at `location`, or of the nearest node above it."""
-    node = yaml.compose(text) if text else None
-    line = None
-    for part in location:
-        if isinstance(node, yaml.MappingNode):
-            pairs = {key.value: (key, value) for key, value in node.value}
-            if part not in pairs:
-                break
-            key, node = pairs[part]
-            line = key.start_mark.line + 1
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            line = node.start_mark.line + 1
-        else:
-            break
-    return line
 
 
 def _refuse_doubles(section: str, names: list[str]) -> None:

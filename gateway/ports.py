@@ -44,7 +44,7 @@ class SpeechLimits:
 
 
 class SpeechProvider(Protocol):
-    """A voice. `synthesize` yields one `AudioStart` with the true PCM format, then `AudioDelta`s, and ends; or it raises."""
+    """A voice. `synthesize` yields one `AudioStart` with the true PCM format, then `AudioDelta`s; it ends or raises."""
 
     name: str
     limits: SpeechLimits
@@ -55,7 +55,7 @@ class SpeechProvider(Protocol):
 
 
 class TranscriptionProvider(Protocol):
-    """A transcriber. `transcribe` yields text deltas whose joined text is the transcript, then `Finished`; or it raises."""
+    """A transcriber. `transcribe` yields deltas whose joined text is the transcript, then `Finished`; or it raises."""
 
     name: str
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from gateway.events import AudioFormat
 
+DEFAULT_FORMAT = AudioFormat()
 EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -145,7 +146,7 @@ class SpeechRequest:
     model: str
     text: str
     voice: str | None = None
-    format: AudioFormat = AudioFormat()
+    format: AudioFormat = DEFAULT_FORMAT
     speed: float = 1.0
     instructions: str | None = None
     options: Mapping[str, Any] = field(default=EMPTY)

@@ -1,0 +1,49 @@
+"""Chat with OpenAI and anything compatible: vLLM, TGI 3, Ollama, LMI, llama.cpp. Row: base_url, api_key_env.
+
+OpenAI's own reasoning models want `max_tokens_field: max_completion_tokens`. The openai package's client is not on this
+path: its model object per chunk costs more than all the rest (docs/performance.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from adapters.chat_completions import chat_body
+from adapters.chat_http import stream_chat
+from adapters.http import HttpUpstream
+from gateway.config import ProviderRow, Settings
+from gateway.errors import UpstreamError
+from gateway.events import Delta, Finished
+from gateway.ports import Capabilities
+from gateway.request import ChatRequest
+
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+
+
+class OpenAIChat:
+    """A `ChatProvider` over `POST {base_url}/chat/completions`."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, row: ProviderRow, settings: Settings) -> None:
+        self.name = row.name
+        self._row = row
+        self._upstream = HttpUpstream(row, row.base_url or DEFAULT_BASE_URL, bearer(row))
+
+    def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+        body = chat_body(request, max_tokens_field=self._row.max_tokens_field)
+        return stream_chat(self._upstream, "/chat/completions", body)
+
+    async def aclose(self) -> None:
+        await self._upstream.aclose()
+
+
+def bearer(row: ProviderRow) -> dict[str, str]:
+    """The authorization header of a row with a key. Raises UpstreamError when its variable is empty."""
+    if row.api_key_env and not row.api_key:
+        raise UpstreamError(
+            f"Provider {row.name!r} has no key: set the environment variable {row.api_key_env} and restart.",
+            provider=row.name,
+            code="provider_credentials",
+        )
+    return {"authorization": f"Bearer {row.api_key}"} if row.api_key else {}

@@ -1,0 +1,214 @@
+"""The one place where the grammar of `gateway/events.py` is enforced.
+
+`open_stream` starts a provider, waits for its first event and hands out an `EventStream` that ends in exactly one
+terminal event whatever the provider does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+from uuid import uuid4
+
+from gateway.errors import GatewayError, InternalError, Truncated, UpstreamTimeout
+from gateway.events import (
+    AudioDelta,
+    AudioStart,
+    Failed,
+    Finished,
+    ReasoningDelta,
+    Started,
+    StreamEvent,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
+from gateway.patience import Waited, WaitLimit
+from gateway.telemetry import Meter
+
+log = logging.getLogger("polywire")
+
+ProviderEventT = TypeVar("ProviderEventT", bound=StreamEvent)
+Source = Callable[[], AsyncGenerator[ProviderEventT, None]]
+
+LONGEST_RETRY_WAIT = 5.0
+"""Seconds. A provider that asks for a longer pause is not retried; its caller learns the pause instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a provider may be silent, in seconds, and how often it is tried before its first event."""
+
+    first_event: float = 60.0
+    idle: float = 60.0
+    retries: int = 0
+
+
+class EventStream(Generic[ProviderEventT]):
+    """One stream: iterate it with `async for`. The last event is `Finished` or `Failed`, and there is only one.
+
+    Built by `open_stream`; a wire never constructs it.
+    """
+
+    def __init__(self, source: Source[ProviderEventT], started: Started, patience: Patience, meter: Meter) -> None:
+        self.started = started
+        self._open = source
+        self._events: AsyncGenerator[ProviderEventT, None] | None = None
+        self._patience = patience
+        self._meter = meter
+        self._wait = WaitLimit()
+        self._next: StreamEvent | None = None
+        self._tool_calls = 0
+        self._audio = False
+        self._ended = False
+        self._announced = False
+
+    def __aiter__(self) -> AsyncIterator[StreamEvent]:
+        return self
+
+    async def __anext__(self) -> StreamEvent:
+        if not self._announced:
+            self._announced = True
+            return self.started
+        if self._next is not None:
+            event, self._next = self._next, None
+            return event
+        if self._ended:
+            raise StopAsyncIteration
+        try:
+            return await self._advance(self._patience.idle)
+        except GatewayError as error:
+            return self._end(Failed(error))
+
+    async def first(self) -> None:
+        """Wait for the provider's first event, trying again as configured. Raises GatewayError if there is none."""
+        attempt = 0
+        while True:
+            try:
+                self._next = await self._advance(self._patience.first_event)
+            except GatewayError as error:
+                pause = _retry_pause(error, attempt)
+                if attempt >= self._patience.retries or pause is None:
+                    self._end(Failed(error))
+                    raise
+                attempt += 1
+                await self._close_source()
+                await asyncio.sleep(pause)
+            else:
+                return
+
+    async def aclose(self) -> None:
+        """Close the provider's generator, and with it the upstream connection, and count the outcome."""
+        self._wait.stop()
+        try:
+            await self._close_source()
+        finally:
+            self._meter.close()
+
+    async def _close_source(self) -> None:
+        events, self._events = self._events, None
+        if events is None:
+            return
+        try:
+            await events.aclose()
+        except Exception:
+            # The provider is at fault, and the stream has its terminal event already.
+            log.exception("provider %r did not close", self._meter.provider)
+
+    async def _advance(self, limit: float) -> StreamEvent:
+        """The provider's next event, with empty ones left out. Raises GatewayError, never anything stray."""
+        while True:
+            try:
+                if self._events is None:
+                    self._events = self._open()
+                event = await self._wait.within(limit, self._events.__anext__())
+            except StopAsyncIteration:
+                raise Truncated(
+                    f"Provider {self._meter.provider!r} ended without a terminal marker; the answer is incomplete.",
+                    provider=self._meter.provider,
+                ) from None
+            except Waited:
+                raise UpstreamTimeout(
+                    f"Provider {self._meter.provider!r} sent nothing for {limit:g} s.", provider=self._meter.provider
+                ) from None
+            except GatewayError as error:
+                error.provider = error.provider or self._meter.provider
+                raise
+            except Exception as error:
+                log.exception("provider %r raised", self._meter.provider)
+                raise InternalError(
+                    f"Polywire failed while reading from provider {self._meter.provider!r}; the log has the cause.",
+                    provider=self._meter.provider,
+                ) from error
+            if self._accept(event):
+                return event
+
+    def _accept(self, event: StreamEvent) -> bool:
+        """Check `event` against the grammar; False leaves it out."""
+        match event:
+            case TextDelta(text=text):
+                if not text:
+                    return False
+                self._meter.text()
+            case AudioDelta(data=data):
+                self._demand(self._audio, "AudioDelta before AudioStart")
+                if not data:
+                    return False
+                self._meter.audio()
+            case ReasoningDelta():
+                self._meter.delta()
+            case ToolCallStart(index=index):
+                self._demand(index == self._tool_calls, "ToolCallStart out of order")
+                self._tool_calls += 1
+                self._meter.delta()
+            case ToolCallDelta(index=index):
+                self._demand(0 <= index < self._tool_calls, "ToolCallDelta before its ToolCallStart")
+            case AudioStart():
+                self._audio = True
+            case Finished():
+                self._end(event)
+            case _:
+                self._demand(False, f"{type(event).__name__} is not a provider's to yield")
+        return True
+
+    def _demand(self, held: bool, broken_rule: str) -> None:
+        if not held:
+            log.error("provider %r broke the grammar: %s", self._meter.provider, broken_rule)
+            raise InternalError(f"Provider {self._meter.provider!r} sent events in an impossible order.")
+
+    def _end(self, terminal: Finished | Failed) -> StreamEvent:
+        self._ended = True
+        self._meter.end(terminal)
+        return terminal
+
+
+@asynccontextmanager
+async def open_stream(
+    source: Source[ProviderEventT], *, model: str, meter: Meter, patience: Patience
+) -> AsyncIterator[EventStream[ProviderEventT]]:
+    """Start `source` and wait for its first event; the stream is closed on the way out, however that is.
+
+    Raises GatewayError when the provider refuses or fails before its first event: the wire can still answer with a
+    true status. Everything after that arrives as a `Failed` event.
+    """
+    stream = EventStream(source, Started(uuid4().hex, model, int(time.time())), patience, meter)
+    try:
+        await stream.first()
+        yield stream
+    finally:
+        await stream.aclose()
+
+
+def _retry_pause(error: GatewayError, attempt: int) -> float | None:
+    """Seconds to wait before trying again, None when trying again is no use."""
+    if not error.retryable or isinstance(error, UpstreamTimeout):
+        return None
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= LONGEST_RETRY_WAIT else None
+    return float(0.25 * 2**attempt * random.uniform(0.75, 1.0))  # noqa: S311 - jitter, not a secret

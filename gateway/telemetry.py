@@ -1,0 +1,196 @@
+"""Metrics and the one log line per request. Labels hold configured names only; nothing here sees a prompt or a key."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from gateway.errors import Cancelled, GatewayError, Truncated
+from gateway.events import Failed, Finished, FinishReason, Usage
+
+SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96)
+"""Bucket bounds of OpenTelemetry's GenAI conventions for durations."""
+TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
+
+STREAMS = Counter("polywire_streams", "Streams by their true outcome.", ["wire", "provider", "outcome"])
+OPEN = Gauge("polywire_streams_open", "Streams at work.", ["wire"], multiprocess_mode="livesum")
+FIRST_TOKEN = Histogram(
+    "gen_ai_server_time_to_first_token_seconds", "Time to the first delta.", ["wire", "provider"], buckets=SECONDS
+)
+PER_TOKEN = Histogram(
+    "gen_ai_server_time_per_output_token_seconds", "Mean time between deltas.", ["wire", "provider"], buckets=SECONDS
+)
+TOKEN_USAGE = Histogram(
+    "gen_ai_client_token_usage", "Tokens of one answer.", ["wire", "provider", "gen_ai_token_type"], buckets=TOKENS
+)
+
+access_log = logging.getLogger("polywire.access")
+
+
+@dataclass(slots=True)
+class RequestScope:
+    """What is known of the request that is being served; `logged` is set once its line has been written."""
+
+    request_id: str
+    wire: str
+    started_at: float = field(default_factory=time.perf_counter)
+    logged: bool = False
+
+
+current_request: ContextVar[RequestScope | None] = ContextVar("polywire_request", default=None)
+
+
+def configure_logging() -> None:
+    """Send Polywire's own loggers to stderr: JSON lines as they are, everything else with its level."""
+    for name, layout in (("polywire.access", "%(message)s"), ("polywire", "%(levelname)s %(name)s: %(message)s")):
+        logger = logging.getLogger(name)
+        if logger.handlers:
+            continue
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter(layout))
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+
+
+class Meter:
+    """Measures one stream and, when it closes, counts its outcome and writes its log line.
+
+    Exactly one outcome is counted: `finished`, `failed`, `truncated` (a failure whose cause is a truncated upstream)
+    or `cancelled` (closed before a terminal event, or stopped by its client).
+    """
+
+    def __init__(self, wire: str, model: str, provider: str) -> None:
+        self.wire, self.model, self.provider = wire, model, provider
+        self.request = current_request.get()
+        self._began = time.perf_counter()
+        self._first: float | None = None
+        self._first_audio: float | None = None
+        self._last = self._began
+        self._deltas = 0
+        self._terminal: Finished | Failed | None = None
+        self._closed = False
+        OPEN.labels(wire).inc()
+
+    @property
+    def ttft_ms(self) -> float | None:
+        """Milliseconds to the first delta, None before it."""
+        return None if self._first is None else (self._first - self._began) * 1000
+
+    @property
+    def ttfa_ms(self) -> float | None:
+        """Milliseconds to the first audio, None before it."""
+        return None if self._first_audio is None else (self._first_audio - self._began) * 1000
+
+    @property
+    def total_ms(self) -> float:
+        """Milliseconds since the stream was asked for."""
+        return (time.perf_counter() - self._began) * 1000
+
+    def delta(self) -> None:
+        """A text, reasoning or tool call delta passed."""
+        self._last = time.perf_counter()
+        if self._first is None:
+            self._first = self._last
+        self._deltas += 1
+
+    text = delta
+
+    def audio(self) -> None:
+        """Audio passed."""
+        if self._first_audio is None:
+            self._first_audio = time.perf_counter()
+
+    def end(self, terminal: Finished | Failed) -> None:
+        """The stream's terminal event; only the first counts."""
+        if self._terminal is None:
+            self._terminal = terminal
+
+    def cancel(self) -> None:
+        """The stream was stopped: what its provider had still to say does not count."""
+        self._terminal = Finished(FinishReason.CANCELLED)
+
+    @property
+    def outcome(self) -> str:
+        """The outcome so far; a stream without a terminal event counts as cancelled."""
+        match self._terminal:
+            case Finished(reason=reason) if reason is not FinishReason.CANCELLED:
+                return "finished"
+            case Failed(error=Truncated()):
+                return "truncated"
+            case Failed(error=error) if not isinstance(error, Cancelled):
+                return "failed"
+            case _:
+                return "cancelled"
+
+    def close(self) -> None:
+        """Count and log; a second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        OPEN.labels(self.wire).dec()
+        STREAMS.labels(self.wire, self.provider, self.outcome).inc()
+        usage = self._terminal.usage if isinstance(self._terminal, Finished) else None
+        self._observe(usage)
+        error = self._terminal.error if isinstance(self._terminal, Failed) else None
+        write_access_line(self.request, self, usage, error)
+
+    def _observe(self, usage: Usage | None) -> None:
+        if self._first is not None:
+            FIRST_TOKEN.labels(self.wire, self.provider).observe(self._first - self._began)
+            if self._deltas > 1:
+                per_delta = (self._last - self._first) / (self._deltas - 1)
+                PER_TOKEN.labels(self.wire, self.provider).observe(per_delta)
+        if usage is not None:
+            TOKEN_USAGE.labels(self.wire, self.provider, "input").observe(usage.input_tokens)
+            TOKEN_USAGE.labels(self.wire, self.provider, "output").observe(usage.output_tokens)
+
+
+def write_access_line(
+    request: RequestScope | None, meter: Meter, usage: Usage | None, error: GatewayError | None
+) -> None:
+    """One JSON line for a stream that has ended."""
+    line: dict[str, object] = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "request_id": request.request_id if request else None,
+        "wire": meter.wire,
+        "model": meter.model,
+        "provider": meter.provider,
+        "outcome": meter.outcome,
+        "code": error.code if error else None,
+        "ttft_ms": _rounded(meter.ttft_ms),
+        "ttfa_ms": _rounded(meter.ttfa_ms),
+        "duration_ms": _rounded(meter.total_ms),
+        "input_tokens": usage.input_tokens if usage else None,
+        "output_tokens": usage.output_tokens if usage else None,
+    }
+    if request:
+        request.logged = True
+    access_log.info(json.dumps({key: value for key, value in line.items() if value is not None}))
+
+
+def log_refusal(request: RequestScope, status: int, code: str) -> None:
+    """One JSON line for a request that was refused before a stream began."""
+    if request.logged:
+        return
+    request.logged = True
+    line = {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "request_id": request.request_id,
+        "wire": request.wire,
+        "outcome": "failed",
+        "status": status,
+        "code": code,
+        "duration_ms": _rounded((time.perf_counter() - request.started_at) * 1000),
+    }
+    access_log.info(json.dumps(line))
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
