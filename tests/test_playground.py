@@ -89,9 +89,7 @@ def test_the_page_names_no_outside_address_and_every_script_is_listed(client: Te
     texts = {name: client.get(f"/playground/{name}").text for name in ASSETS}
     texts["page"] = client.get("/playground").text
     for name, text in texts.items():
-        assert set(re.findall(r"https?://[^\s\"')]+", text)) <= {"http://www.w3.org/2000/svg", "http://host:3000,"}, (
-            name
-        )
+        assert set(re.findall(r"https?://[^\s\"')]+", text)) <= {"http://www.w3.org/2000/svg"}, name
         assert set(re.findall(r'from "\./([a-z]+\.js)"', text)) <= set(ASSETS)
 
 
@@ -292,8 +290,9 @@ def test_a_key_is_asked_for_and_kept_in_this_tab_only(driver: Chrome) -> None:
         assert "sesame" not in page.run("return document.cookie + location.href + JSON.stringify({...localStorage})")
         page.open()  # a reload keeps it
         page.run("sessionStorage.clear()")
-        refused = [complaint for complaint in page.complaints() if "401" not in complaint]
-        assert refused == []
+        # The browser itself reports the refused request and the refused socket; nothing else may complain.
+        refusals = ("401", "HTTP Authentication failed")
+        assert [line for line in page.complaints() if not any(word in line for word in refusals)] == []
 
 
 # Every way to use it
@@ -303,13 +302,16 @@ def test_a_key_is_asked_for_and_kept_in_this_tab_only(driver: Chrome) -> None:
 def test_a_phone_never_scrolls_sideways(page: Page) -> None:
     page.resize(360, 740, mobile=True)
     page.open()
-    for model in ("unbroken", "failing", "thinking"):
+    for model in ("unbroken", "failing", "thinking", "endless"):
         page.ask("x" * 120, model=model, speak=True)
-        page.until(lambda: page.state("turn") == "idle")
-    for selector in ("#access summary", "#stop"):
-        page.find(selector).click()
+        page.until(page.answer)
+        if model != "endless":
+            page.until(lambda: page.state("turn") == "idle")
+    page.until(lambda: page.state("audio") == "playing")
+    page.find("#access summary").click()
     assert page.run("return document.documentElement.scrollWidth") <= 360
-    assert page.run("return document.querySelector('#log').scrollWidth <= document.querySelector('#log').clientWidth")
+    wide = "return ['#chat', '#log'].filter((name) => $(name).scrollWidth > $(name).clientWidth)"
+    assert page.run(wide.replace("$", "document.querySelector")) == []
     outside = """
         return [...document.querySelectorAll("button, select, input, textarea, summary, dd, .turn, #access form")]
           .filter((element) => element.getClientRects().length && !element.closest(".unseen"))
@@ -324,7 +326,7 @@ def test_a_phone_never_scrolls_sideways(page: Page) -> None:
 @needs_chromium
 def test_the_keyboard_alone_is_enough(page: Page) -> None:
     page.until(lambda: page.find("#voice").is_enabled())
-    page.run("document.activeElement.blur()")
+    assert page.run("return document.activeElement.id") == "prompt"
     reached = []
     for _ in range(30):
         ActionChains(page.driver).send_keys(Keys.TAB).perform()
@@ -339,12 +341,13 @@ def test_the_keyboard_alone_is_enough(page: Page) -> None:
               named: Boolean(element.labels?.length || element.ariaLabel || element.textContent.trim()),
             };"""
         )
-        if stop["id"] == "BODY" or stop["id"] in {earlier["id"] for earlier in reached if earlier["id"] != "example"}:
+        if stop["id"] != "BODY":  # between the last and the first stop lies the browser's own bar
+            reached.append(stop)
+        if stop["id"] == "prompt":
             break
-        reached.append(stop)
     assert [stop for stop in reached if not (stop["visible"] and stop["named"])] == []
     assert [stop["id"] for stop in reached] == [
-        *("SUMMARY", "model", "voice", "log", "example", "example", "example", "mode", "speak", "prompt", "new", "send")
+        *("send", "SUMMARY", "model", "voice", "log", "example", "example", "example", "mode", "speak", "prompt")
     ]
     page.find("#prompt").send_keys("hello", Keys.ENTER)
     page.until(lambda: page.state("audio") == "playing")
@@ -355,7 +358,8 @@ def test_the_keyboard_alone_is_enough(page: Page) -> None:
 
 @needs_chromium
 def test_shift_enter_and_composition_do_not_send(page: Page) -> None:
-    page.find("#prompt").send_keys("one", Keys.chord(Keys.SHIFT, Keys.ENTER), "two")
+    keys = ActionChains(page.driver).send_keys("one").key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT)
+    keys.send_keys("two").perform()
     composing = 'new KeyboardEvent("keydown", {key: "Enter", isComposing: true, bubbles: true, cancelable: true})'
     page.run(f'document.querySelector("#prompt").dispatchEvent({composing})')
     assert page.find("#prompt").get_attribute("value") == "one\ntwo"

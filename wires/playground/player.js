@@ -1,5 +1,5 @@
 // Plays pcm_s16le frames as they arrive, without a gap between them, and falls silent at once.
-// Scheduled buffers instead of an AudioWorklet: a worklet needs https, and a service is first met at http://host:3000.
+// Scheduled buffers instead of an AudioWorklet: a worklet needs https, and a new service is first met over plain http.
 
 const LIKELY_RATE = 24_000;
 // What is kept in hand before the first sample sounds, so that a late frame is not heard as a hole.
