@@ -216,7 +216,7 @@ function showActivity(running, buffered) {
   const sounding = buffered > 0;
   $("stop").disabled = !(running || sounding);
   $("activity").hidden = !(running || sounding);
-  $("activity-text").textContent = sounding ? `Speaking · ${buffered.toFixed(1)} s ahead` : "Writing…";
+  $("activity-text").textContent = sounding ? `Speaking · ${buffered.toFixed(1)} s` : "Writing…";
   document.querySelector(".bars").style.setProperty("--level", calm.matches ? "0.5" : state.audioLevel);
 }
 

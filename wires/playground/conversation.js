@@ -88,7 +88,7 @@ export class Turn {
   fail(sentence, code) {
     const line = element("p", "error", sentence);
     if (code) {
-      line.append(element("code", "", code));
+      line.append(" ", element("code", "", code));
     }
     this.element.append(line);
     this.#end("failed", "");

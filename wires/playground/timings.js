@@ -76,7 +76,7 @@ export function showTimings(watch) {
 export function summaryOf(watch) {
   const parts = [];
   if (watch.ttft !== null) {
-    parts.push(`first token ${spell(watch.ttft)}`);
+    parts.push(`First token ${spell(watch.ttft)}`);
   }
   if (watch.ttfa !== null) {
     parts.push(`first audio ${spell(watch.ttfa)}`);
