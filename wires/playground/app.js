@@ -131,7 +131,6 @@ function beginTurn(turn) {
   plot.clear();
   log.add(turn);
   state.turn = "running";
-  state.audioSeconds = "0";
   announce("");
   tick();
 }

@@ -66,6 +66,7 @@ export class Player {
     }
     this.#sources.clear();
     this.#endFrame = 0;
+    this.#scheduledFrames = 0;
     this.#openBus();
   }
 
@@ -74,7 +75,7 @@ export class Player {
     return this.#context ? Math.max(0, this.#endFrame / this.#format.rate - this.#context.currentTime) : 0;
   }
 
-  /** Seconds scheduled since `begin`. */
+  /** Seconds scheduled since the last `begin` or `stop`. */
   get scheduled() {
     return this.#scheduledFrames / this.#format.rate;
   }

@@ -178,12 +178,13 @@ class _Turn:
 
     async def _audio(self, frames: int) -> None:
         for _ in range(frames):
-            wave = (self._sample(next(self.samples)) for _ in range(int(RATE * FRAME_SECONDS)))
+            wave = (sample_at(next(self.samples)) for _ in range(int(RATE * FRAME_SECONDS)))
             await self.socket.send_bytes(b"".join(struct.pack("<h", sample) for sample in wave))
 
-    @staticmethod
-    def _sample(number: int) -> int:
-        return round(9000 * math.sin(2 * math.pi * 220 * number / RATE))
+
+def sample_at(number: int) -> int:
+    """The sample at this place of a turn: a tone of 220 Hz."""
+    return round(9000 * math.sin(2 * math.pi * 220 * number / RATE))
 
 
 def pieces_of(text: str) -> list[str]:

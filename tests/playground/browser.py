@@ -68,7 +68,7 @@ class Page:
         return str(self.run("return document.body.dataset[arguments[0]]", name))
 
     def run(self, script: str, *arguments: Any) -> Any:
-        return self.driver.execute_script(script, *arguments)  # type: ignore[no-untyped-call]
+        return self.driver.execute_script(script, *arguments)
 
     def find(self, selector: str) -> WebElement:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
@@ -92,7 +92,8 @@ class Page:
 
     def turn_in(self, state: str, number: int = -1) -> WebElement:
         """The same, once it is in this state."""
-        return self.until(lambda: (turn := self.turn(number)).get_attribute("data-state") == state and turn)
+        self.until(lambda: self.turn(number).get_attribute("data-state") == state)
+        return self.turn(number)
 
     def answer(self, number: int = -1) -> str:
         return str(self.run("return arguments[0].querySelector('.answer').textContent", self.turn(number)))
