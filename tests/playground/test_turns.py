@@ -99,8 +99,14 @@ def test_escape_silences_within_200_ms_and_late_frames_stay_unheard(page: Page, 
     page.run(
         """
         window.stopped = {};
+        window.started = 0;
+        const start = AudioBufferSourceNode.prototype.start;
+        AudioBufferSourceNode.prototype.start = function (when) {
+          window.started += 1;
+          return start.call(this, when);
+        };
         document.addEventListener("keydown", (event) => {
-          if (event.key === "Escape") window.stopped.asked ??= performance.now();
+          if (event.key === "Escape") window.stopped = {asked: performance.now(), started: window.started};
         }, true);
         new MutationObserver(() => {
           if (window.stopped.asked && document.body.dataset.audioLevel === "0.00") {
@@ -120,6 +126,7 @@ def test_escape_silences_within_200_ms_and_late_frames_stay_unheard(page: Page, 
     page.turn_in("failed", 1)
     assert page.answer(0) == words
     assert "Stopped." in page.turn(0).text
+    assert page.run("return window.started === window.stopped.started")
     assert [page.state(name) for name in ("audio", "audioLevel", "audioSeconds")] == ["silent", "0.00", "0.00"]
 
 
