@@ -109,6 +109,7 @@ class Limits(_Strict):
     send_stall_seconds: float = Field(default=60, gt=0)
     prediction_ttl_seconds: float = Field(default=3600, gt=0)
     drain_seconds: float = Field(default=10, ge=0)
+    socket_idle_seconds: float = Field(default=600, gt=0)
 
 
 class LocalSettings(_Strict):
