@@ -58,7 +58,9 @@ async function explainRefusal() {
     }
     throw refusal;
   }
-  return { sentence: "The service refused the socket of this page.", final: false };
+  // The service answers, but not to this page's socket: a proxy in between, or an origin that it does not know.
+  const sentence = `The service refused the socket. If a proxy stands before it, add ${location.origin} to “origins” in polywire.yaml.`;
+  return { sentence, final: false };
 }
 
 async function loadModels() {
