@@ -10,7 +10,7 @@ import { showTimings } from "./timings.js";
 
 const KEY_NAME = "polywire.key";
 const CALM_TICK_MS = 250;
-const STATE_WORDS = { connecting: "Connecting…", open: "Connected", waiting: "Reconnecting…", idle: "Asleep", closed: "Not connected" };
+const STATE_WORDS = { connecting: "Connecting…", open: "Connected", waiting: "Retrying…", idle: "Asleep", closed: "Offline" };
 
 const $ = (id) => document.getElementById(id);
 const state = document.body.dataset;
@@ -45,6 +45,10 @@ function showConnection({ state: name, sentence }) {
   } else if (name === "closed") {
     notify(sentence);
     session.refused(sentence);
+    if (!modelsLoaded) {
+      fill($("model"), [], "", "Not known yet");
+      fill($("voice"), [], "", "Not known yet");
+    }
   }
 }
 
@@ -53,7 +57,10 @@ async function explainRefusal() {
     await listModels(readKey());
   } catch (refusal) {
     if (refusal instanceof ServiceRefusal) {
-      $("access").open ||= refusal.needsKey;
+      if (refusal.needsKey) {
+        $("access").open = true;
+        $("key").focus();
+      }
       return { sentence: refusal.message, final: refusal.needsKey };
     }
     throw refusal;
@@ -104,6 +111,7 @@ function useKey() {
   }
   modelsLoaded = false;
   closeAccess();
+  $("prompt").focus();
   connection.open(key);
 }
 
