@@ -62,6 +62,12 @@ class Renderer:
                     for delta in _cut(await self._encoded(self._encoder, piece)):
                         yield delta
 
+    async def settle(self) -> AsyncGenerator[AudioDelta, None]:
+        """The whole samples that wait for company: the voice makes a pause here. Half a sample is dropped."""
+        if self._encoder is not None and self._pieces is not None:
+            for delta in _cut(await self._encoded(self._encoder, self._pieces.close())):
+                yield delta
+
     async def close(self) -> AsyncGenerator[AudioDelta, None]:
         """The last events. Nothing at all when the voice gave no format."""
         if self._encoder is None or self._pieces is None:
@@ -102,10 +108,12 @@ async def render(source: AsyncGenerator[AudioEvent, None], wanted: AudioFormat) 
     renderer = Renderer(wanted)
     async with aclosing(source):
         async for event in source:
-            async for delta in renderer.feed(event):
-                yield delta
-    async for delta in renderer.close():
-        yield delta
+            async with aclosing(renderer.feed(event)) as deltas:
+                async for delta in deltas:
+                    yield delta
+    async with aclosing(renderer.close()) as last:
+        async for delta in last:
+            yield delta
 
 
 def _cut(data: bytes) -> Iterator[AudioDelta]:

@@ -32,65 +32,15 @@ WORD_BEFORE = re.compile(r"[\w.&-]*\Z")
 DOTTED = re.compile(r"(?:[^\W\d_]{1,3}\.)+[^\W\d_]{1,3}")
 LONGEST_WORD = 40
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Lower case, without the last dot. A word in none of these ends a sentence.
-NEVER_LAST = frozenset(
-    [
-        "dr",
-        "mr",
-        "mrs",
-        "ms",
-        "mx",
-        "prof",
-        "rev",
-        "hon",
-        "gen",
-        "col",
-        "sgt",
-        "capt",
-        "lt",
-        "st",
-        "mt",
-        "messrs",
-        "vs",
-        "cf",
-        "viz",
-        "al",
-        "eg",
-        "ie",
-    ]
-)
-BEFORE_NUMBER = frozenset(
-    [
-        "no",
-        "nos",
-        "nr",
-        "fig",
-        "figs",
-        "vol",
-        "p",
-        "pp",
-        "art",
-        "sec",
-        "ch",
-        "eq",
-        "ca",
-        "jan",
-        "feb",
-        "mar",
-        "apr",
-        "jun",
-        "jul",
-        "aug",
-        "sep",
-        "sept",
-        "oct",
-        "nov",
-        "dec",
-    ]
-)
-BEFORE_SMALL_LETTER = frozenset(
-    ["etc", "inc", "ltd", "co", "corp", "jr", "sr", "dept", "est", "approx", "ave", "blvd", "a.m", "p.m", "b.c", "a.d"]
-)
+NEVER_LAST = _words("dr mr mrs ms mx prof rev hon gen col sgt capt lt st mt messrs vs cf viz al eg ie")
+BEFORE_NUMBER = _words("no nos nr fig figs vol p pp art sec ch eq ca jan feb mar apr jun jul aug sep sept oct nov dec")
+BEFORE_SMALL_LETTER = _words("etc inc ltd co corp jr sr dept est approx ave blvd a.m p.m b.c a.d")
 
 FIRST_CLAUSE_CHARACTERS, FIRST_CLAUSE_WORDS, FIRST_CLAUSE_SPACELESS = 25, 4, 10
 
