@@ -1,3 +1,5 @@
+"""Uploaded files become samples, and nothing else is taken."""
+
 import io
 import struct
 from typing import cast

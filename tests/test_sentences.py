@@ -1,7 +1,9 @@
+"""Cutting text into sentences of many scripts, whatever the deltas are."""
+
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.sentences import DEFAULT_LIMIT, SentenceCutter
@@ -120,6 +122,7 @@ def test_a_character_of_several_codes_is_never_cut(character: str) -> None:
         assert all(piece == character * (len(piece) // len(character)) for piece in pieces)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(ALPHABET, st.lists(st.integers(1, 40), min_size=1, max_size=8), st.booleans(), st.sampled_from([8, 50, 220]))
 def test_pieces_hold_all_the_text_however_it_was_split(
     text: str, sizes: list[int], first_clause: bool, limit: int

@@ -1,7 +1,9 @@
+"""What of a written answer is said, whatever the deltas are."""
+
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.spoken import SpokenText, spoken
@@ -116,11 +118,13 @@ def test_plain_text_is_not_held_back() -> None:
     ]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from(MARKS + WORDS), max_size=40).map("".join), st.lists(st.integers(1, 9), min_size=1))
 def test_what_is_said_does_not_depend_on_the_deltas(text: str, sizes: list[int]) -> None:
     assert fed(text, *sizes) == spoken(text) == fed(text, 1)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text(st.characters(categories=["L", "N", "Zs"]), max_size=200))
 def test_letters_and_numbers_are_all_said(text: str) -> None:
     assert "".join(spoken(text).split()) == "".join(text.split())

@@ -1,9 +1,9 @@
-"""A voice and a chat that do what a test tells them, and remember what happened to them."""
+"""A voice and a chat that do what a test tells them, and what tests ask of their events."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 
 from gateway.errors import GatewayError
 from gateway.events import (
@@ -21,6 +21,7 @@ from gateway.request import SpeechRequest
 from tests.sounds import cut
 
 FINISHED = Finished(FinishReason.STOP)
+REQUEST = SpeechRequest("voice", "")
 
 
 def silence(text: str) -> bytes:
@@ -97,3 +98,21 @@ class FakeChat:
                     yield TextDelta(step) if isinstance(step, str) else step
         finally:
             self.closed = True
+
+
+async def all_of(events: AsyncIterator[StreamEvent]) -> list[StreamEvent]:
+    return [event async for event in events]
+
+
+def audio_of(events: list[StreamEvent]) -> bytes:
+    return b"".join(event.data for event in events if isinstance(event, AudioDelta))
+
+
+def text_of(events: list[StreamEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+async def settled(turns: int = 200) -> None:
+    """Let every task run until it waits for somebody else."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
