@@ -34,7 +34,7 @@ from wires.websocket.messages import (
 )
 from wires.websocket.outbox import Outbox, PeerGone
 from wires.websocket.turn import Turn
-from wires.websocket.turns import BareSpeech, ChatTurn, FedSpeech, Speaker, WholeSpeech
+from wires.websocket.turns import BareSpeech, ChatTurn, FedSpeech, WholeSpeech
 
 log = logging.getLogger("polywire")
 
@@ -52,7 +52,7 @@ class Connection:
 
     def __init__(self, socket: WebSocket, gateway: Gateway, wire: str) -> None:
         self._socket = socket
-        self._speaker = Speaker(gateway, wire)
+        self._gateway, self._wire = gateway, wire
         self._limits = gateway.settings.limits
         self._outbox = Outbox(socket.send, self._limits.send_stall_seconds)
         self._conversation = Conversation()
@@ -72,7 +72,7 @@ class Connection:
         except PeerGone:
             pass
         except Exception:
-            log.exception("a socket of the %s wire failed", self._speaker.wire)
+            log.exception("a socket of the %s wire failed", self._wire)
             await self._outbox.close(INTERNAL, "Polywire failed; the log has the cause.")
         finally:
             self._outbox.gone()
@@ -108,24 +108,24 @@ class Connection:
             await self._obey(said)
         except GatewayError as error:
             frame = error_frame(error)
-            await self._outbox.json(frame if turn_id is None else frame | {"id": turn_id})
+            await self._outbox.json(frame if turn_id is None else frame | {"id": turn_id, "seq": 0})
 
     async def _obey(self, said: ClientMessage | str) -> None:
         match said:
             case str():
                 await self._speak_bare(said)
             case Chat():
-                job = ChatTurn(self._speaker, self._conversation, said)
-                await self._start(job, said.id, interrupt=said.interrupt)
+                answer = ChatTurn(self._gateway, self._wire, self._conversation, said)
+                await self._start(answer, said.id, interrupt=said.interrupt)
             case Speak():
-                job = WholeSpeech(self._speaker, self._conversation.configuration, said)
-                await self._start(job, said.id, interrupt=said.interrupt)
+                speech = WholeSpeech(self._gateway, self._wire, self._conversation.configuration, said)
+                await self._start(speech, said.id, interrupt=said.interrupt)
             case SpeakAppend():
                 await self._append(said)
             case SpeakFlush():
-                await self._fed(said.id).flush()
+                await self._fed(said.id).feed.flush()
             case SpeakEnd():
-                await self._fed(said.id).end(said.text or "")
+                await self._end(said)
             case Configure():
                 await self._configure(said)
             case Cancel():
@@ -163,14 +163,20 @@ class Connection:
         if self._running() and isinstance(self._job, BareSpeech):
             self._job.add(text)
             return
-        await self._start(BareSpeech(self._speaker, self._bare, text), None, bare=True)
+        await self._start(BareSpeech(self._gateway, self._wire, self._bare, text), None, bare=True)
 
     async def _append(self, said: SpeakAppend) -> None:
         turn = self._turn
         if not (self._running() and turn is not None and turn.id == said.id and isinstance(self._job, FedSpeech)):
-            job = FedSpeech(self._speaker, self._conversation.configuration, said)
+            job = FedSpeech(self._gateway, self._wire, self._conversation.configuration, said)
             await self._start(job, said.id, interrupt=said.interrupt)
-        await self._fed(said.id).append(said.text)
+        await self._fed(said.id).feed.append(said.text)
+
+    async def _end(self, said: SpeakEnd) -> None:
+        feed = self._fed(said.id).feed
+        if said.text:
+            await feed.append(said.text)
+        feed.end()
 
     def _fed(self, turn_id: str) -> FedSpeech:
         turn = self._turn
@@ -188,7 +194,9 @@ class Connection:
 
     async def _configure(self, said: Configure) -> None:
         configuration = self._conversation.configuration.changed(said)
-        model, voice = self._speaker.check(configuration)
+        model = self._gateway.find(configuration.model).model.id
+        voice = configuration.voice or self._gateway.find_voice(None).model.id
+        self._gateway.find_voice(configuration.voice)
         self._conversation.configuration = configuration
         await self._outbox.json(
             {
