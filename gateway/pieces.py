@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Iterable
 
@@ -18,6 +19,8 @@ LONGEST_SILENCE = 1.0
 """Seconds without new text after which a sentence without a stop is spoken as it stands."""
 
 SLICE = 1024
+EMPTY_BRACKETS = re.compile(r"\(\s*\)|\[\s*\]")
+LOOSE_MARK = re.compile(r"\s+(?=[.,;:!?)\]])(?![.:]\w)")
 
 
 class SpokenPieces:
@@ -55,9 +58,10 @@ class SpokenPieces:
             if start:
                 await asyncio.sleep(0)
             self._add(self._cutter.feed(self._spoken.feed(text[start : start + SLICE])))
-            self._wind_clock()
             if self._waiting >= MOST_TEXT_AHEAD:
+                self.stop_clock()
                 await self._signal.until(lambda: self._waiting < MOST_TEXT_AHEAD)
+            self.wind_clock()
 
     def flush(self) -> None:
         """Speak what was said so far, without waiting for its sentence to end."""
@@ -71,8 +75,15 @@ class SpokenPieces:
         self.stop_clock()
         self._signal.changed()
 
+    def wind_clock(self) -> None:
+        """From now on the writer is silent, until it says more."""
+        loop = asyncio.get_running_loop()
+        self._last_text = loop.time()
+        if self._timer is None and not self._whole and not self._cutter.is_empty:
+            self._timer = loop.call_later(LONGEST_SILENCE, self._ring)
+
     def stop_clock(self) -> None:
-        """Nothing is spoken on account of silence any more."""
+        """From now on the writer is not silent but kept waiting: nothing is spoken on that account."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -88,7 +99,7 @@ class SpokenPieces:
         for piece in pieces:
             if not WORD.search(piece):
                 continue
-            words = " ".join(piece.split())
+            words = _tidied(piece)
             if self._whole:
                 self._fill(words)
             else:
@@ -111,12 +122,6 @@ class SpokenPieces:
         self._waiting += len(piece)
         self._signal.changed()
 
-    def _wind_clock(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._last_text = loop.time()
-        if self._timer is None and not self._whole and not self._cutter.is_empty:
-            self._timer = loop.call_later(LONGEST_SILENCE, self._ring)
-
     def _ring(self) -> None:
         """One timer serves many deltas: it looks how long the silence really is and waits for the rest."""
         self._timer = None
@@ -128,3 +133,8 @@ class SpokenPieces:
             self._timer = loop.call_later(left, self._ring)
         else:
             self._add(self._cutter.flush())
+
+
+def _tidied(piece: str) -> str:
+    """`piece` on one line, without the gaps that a left out URL or emoji has made."""
+    return " ".join(LOOSE_MARK.sub("", EMPTY_BRACKETS.sub("", piece)).split())

@@ -124,7 +124,9 @@ async def _read_chat(
             if isinstance(event, TextDelta):
                 await speaker.text.say(event.text)
             if len(lane) >= MOST_EVENTS_AHEAD:
+                speaker.text.stop_clock()
                 await speaker.signal.until(lambda: len(lane) < MOST_EVENTS_AHEAD)
+                speaker.text.wind_clock()
     raise Truncated("The chat ended without a terminal event; the answer is incomplete.")
 
 

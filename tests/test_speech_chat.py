@@ -109,6 +109,27 @@ async def test_text_without_a_stop_is_spoken_after_a_second_of_silence() -> None
         assert voice.texts == ["Let me look"]
 
 
+async def test_a_chat_that_is_kept_waiting_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.pieces.LONGEST_SILENCE", 0.02)
+    voice, pause = FakeVoice(), asyncio.Event()
+    chat = FakeChat(*["wo", "rd "] * MOST_EVENTS_AHEAD, pause, FINISHED)
+    async with aclosing(speak(chat.events(), voice, REQUEST)) as events:
+        await anext(events)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(voice.called.wait(), 0.2)
+        received = [await anext(events) for _ in range(2 * MOST_EVENTS_AHEAD)]
+        assert isinstance(received[-1], AudioStart)
+    assert len(voice.texts) == 1
+    assert voice.texts[0].endswith("word")
+
+
+async def test_what_is_left_out_leaves_no_gap() -> None:
+    voice = FakeVoice()
+    chat = FakeChat("Hello 😀. Go to https://x.y/z, or (www.x.org) or 🎉!", FINISHED)
+    await all_of(speak(chat.events(), voice, REQUEST))
+    assert voice.texts == ["Hello.", "Go to, or or!"]
+
+
 async def test_reasoning_is_passed_on_and_never_spoken() -> None:
     voice = FakeVoice()
     chat = FakeChat(ReasoningDelta("They want a greeting. "), "Hello.", FINISHED)
