@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -63,7 +64,12 @@ class Gateway:
         self._models = {row.id: row for row in settings.models}
         self._providers: dict[tuple[str, Kind], Provider] = {}
         self._open = 0
-        self.draining = False
+        self._busy_since = self._idle_since = time.time()
+
+    @property
+    def activity(self) -> tuple[bool, float]:
+        """Whether streams are at work, and since when that is so, in Unix seconds."""
+        return (True, self._busy_since) if self._open else (False, self._idle_since)
 
     def models(self) -> Iterable[ModelRow]:
         """Every configured model that a client may name, in the order of the configuration."""
@@ -217,11 +223,15 @@ class Gateway:
         most = self.settings.limits.streams
         if self._open >= most:
             raise RateLimited(f"All {most} streams are in use; try again in a moment.", retry_after=1)
+        if self._open == 0:
+            self._busy_since = time.time()
         self._open += 1
         try:
             yield
         finally:
             self._open -= 1
+            if self._open == 0:
+                self._idle_since = time.time()
 
     def _patience(self, row: ProviderRow) -> Patience:
         limits = self.settings.limits

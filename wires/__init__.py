@@ -13,13 +13,19 @@ from starlette.responses import Response
 from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import Store
-from wires import generate, openai, opensearch, websocket
+from wires import generate, openai, opensearch, playground, sagemaker, websocket
 from wires.base import Wire
 from wires.draining import on_stop_signal
 
-WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, openai.WIRE, opensearch.WIRE)
+WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, *sagemaker.WIRES, openai.WIRE, opensearch.WIRE)
 """The first wire whose `paths` match a path owns it."""
-ROUTERS: tuple[APIRouter, ...] = (*websocket.ROUTERS, *openai.ROUTERS, *opensearch.ROUTERS)
+ROUTERS: tuple[APIRouter, ...] = (
+    *websocket.ROUTERS,
+    *sagemaker.ROUTERS,
+    *openai.ROUTERS,
+    *opensearch.ROUTERS,
+    playground.router,
+)
 
 
 def wire_of(path: str) -> Wire:
@@ -64,7 +70,7 @@ async def _grpc(ml_streams: opensearch.StreamPool) -> AsyncIterator[None]:
     await server.start()
 
     def drain() -> None:
-        gateway.draining = True
+        ml_streams.draining = True
         server.drain()
 
     try:
@@ -108,7 +114,7 @@ def _add_catch_all(app: FastAPI) -> None:
         return response
 
     methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
-    for prefix in ("/v1",):
+    for prefix in ("/v1", "/invocations", "/endpoints", "/lambda"):
         app.add_route(f"{prefix}/{{path:path}}", unknown, methods=methods, include_in_schema=False)
 
 

@@ -149,7 +149,7 @@ class MachineLearning(MLServiceServicer):  # type: ignore[misc]  # the generated
         )
 
     def _admit(self, call: _Call) -> None:
-        if self._pool.gateway.draining:
+        if self._pool.draining:
             raise UpstreamUnavailable("Polywire is shutting down; try again.", code="shutting_down", retry_after=1)
         current_caller.set(self._policy.admit(call.as_scope()))
 

@@ -27,12 +27,13 @@ WHOLE = frozenset({"max_tokens", "top_k", "seed"})
 
 
 class StreamPool:
-    """Opens the streams of this wire, at most `connectors.streams` of them at a time."""
+    """Opens the streams of this wire, at most `connectors.streams` of them at a time. `draining`: no more over gRPC."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self._most = gateway.settings.connectors.streams
         self._open = 0
+        self.draining = False
 
     @asynccontextmanager
     async def chat(self, request: ChatRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
