@@ -27,7 +27,7 @@ def error_type(error: GatewayError) -> str:
     """OpenSearch's name for the kind of `error`."""
     if error.code.endswith("_exception"):
         return error.code
-    if error.status == 401:
+    if _unauthorized(error):
         return "security_exception"
     if isinstance(error, InvalidRequest) and error.status == 400 and error.code not in STATUS_EXCEPTION:
         return "illegal_argument_exception"
@@ -48,9 +48,14 @@ def error_response(error: GatewayError) -> Response:
     """A refusal before the stream."""
     status = 500 if error.code in SENT_ONCE else error.status
     headers = retry_headers(error)
-    if status == 401:
+    if _unauthorized(error):
         headers["www-authenticate"] = 'Basic realm="Polywire"'
     return JSONResponse(error_body(error, status), status, headers, media_type=CONTENT_TYPE)
+
+
+def _unauthorized(error: GatewayError) -> bool:
+    """Whether it is we who want a key, and not a remote service."""
+    return error.status == 401 and error.code not in STATUS_EXCEPTION
 
 
 def error_frame(error: GatewayError) -> bytes:
