@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event
@@ -38,8 +38,8 @@ class Address:
     """Where a child answers (`base_url` ends in /v1), and the key that it demands."""
 
     base_url: str
-    key: str
     pid: int
+    key: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,9 @@ class LocalChild:
     async def _join(self) -> Address:
         # Entered anew each time: something that clears old temporary files may have taken the folder away.
         self._let_go()
-        self._folder, self._address = await self._thread.run(self._enter)
-        return self._address
+        self._folder, address = await self._thread.run(self._enter)
+        self._address = address
+        return address
 
     def _joined(self, task: asyncio.Task[Address]) -> None:
         self._joining = None

@@ -1,7 +1,8 @@
 """The process of the embedded chat model: llama.cpp's server on loopback, shared by all workers of one machine.
 
-Run as a file by `adapters/local_child.py`, never imported: `python -P local_server.py FOLDER`, settings on stdin. It holds `FOLDER/alive` locked while it lives and says in `FOLDER/child.json` where it listens and with which key. Once
-it can lock `FOLDER/users` for itself, no worker lives any more and it leaves: kernels free locks on `kill -9` too.
+Run as a file by `adapters/local_child.py`, never imported: `python -P local_server.py FOLDER`, settings on stdin. It
+holds `FOLDER/alive` locked while it lives and says in `FOLDER/child.json` where it listens and with which key. Once it
+can lock `FOLDER/users` for itself, no worker lives any more and it leaves: kernels free locks on `kill -9` too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 # Spinning OpenMP threads starve each other on busy cores: 2 tokens/s instead of 40. Read when libgomp is loaded.
 os.environ["OMP_WAIT_POLICY"] = "passive"
 
-USERS_CHECK_SECONDS = 0.5
+USERS_CHECK_SECONDS = 0.25
 LOCK_SECONDS = 5.0
 
 

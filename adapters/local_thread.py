@@ -33,8 +33,11 @@ class EngineThread:
 
     def leave(self, step: Callable[[], object]) -> None:
         """Have `step` run after the one that is at work, without waiting: for a `finally` that must not linger."""
-        if not self._closed:
+        try:
             self._pool.submit(step)
+        except RuntimeError:
+            # The thread has ended, so no step is at work.
+            step()
 
     async def aclose(self) -> None:
         """Wait for the steps at work, then end the thread."""

@@ -131,8 +131,8 @@ class ChatRequest:
     response_format: Mapping[str, Any] | None = None
     reasoning_effort: str | None = None
     user: str | None = None
-    options: Mapping[str, Any] = field(default=EMPTY)
-    extra: Mapping[str, Any] = field(default=EMPTY)
+    options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
+    extra: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class SpeechRequest:
     format: AudioFormat = DEFAULT_FORMAT
     speed: float = 1.0
     instructions: str | None = None
-    options: Mapping[str, Any] = field(default=EMPTY)
+    options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +162,4 @@ class TranscriptionRequest:
     language: str | None = None
     prompt: str | None = None
     temperature: float | None = None
-    options: Mapping[str, Any] = field(default=EMPTY)
+    options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
