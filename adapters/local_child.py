@@ -138,7 +138,7 @@ class LocalChild:
                     return address
             elif started:
                 raise UpstreamUnavailable(
-                    f"The embedded chat model ended while it was loading {settings.gguf!r}{folder.last_words()}",
+                    f"The embedded chat model ended while it was loading {settings.gguf!r}{folder.log_line(0)}",
                     retryable=False,
                 )
             else:
@@ -206,13 +206,13 @@ class _Folder:
                 )
             except (OSError, subprocess.SubprocessError) as error:
                 raise UpstreamUnavailable(
-                    f"The embedded chat model could not be started{self.last_words()}", retryable=False
+                    f"The embedded chat model could not be started{self.log_line(-1)}", retryable=False
                 ) from error
 
-    def last_words(self) -> str:
-        """The end of the child's log, as the end of a sentence."""
+    def log_line(self, position: int) -> str:
+        """A line of the child's log, as the end of a sentence: the first is the engine's cause, the last Python's."""
         lines = (self._path / "log").read_text(errors="replace").strip().splitlines()
-        return f": {lines[-1][:QUOTED_LOG]}" if lines else "."
+        return f": {lines[position][:QUOTED_LOG]}" if lines else "."
 
 
 def child_settings(settings: LocalSettings) -> ChildSettings:

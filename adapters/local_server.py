@@ -42,6 +42,7 @@ def _serve(folder: Path, settings: dict[str, Any]) -> None:
     key = secrets.token_urlsafe(24)
     users = _open(folder / "users")
     server = xllamacpp.Server(_parameters(xllamacpp.CommonParams(), settings, key))
+    _end_log()
     _publish(folder, {"base_url": f"{server.listening_address}/v1", "key": key, "pid": os.getpid()})
     while not _lock(users):
         time.sleep(USERS_CHECK_SECONDS)
@@ -55,10 +56,12 @@ def _parameters(parameters: Any, settings: dict[str, Any], key: str) -> Any:
     parameters.model_alias = {"chat"}
     parameters.hostnames, parameters.port, parameters.api_keys = ["127.0.0.1"], 0, [key]
     parameters.ui = False
-    parameters.verbosity = 0
+    parameters.verbosity = 1
     parameters.n_gpu_layers = 0
     # A host-side prompt cache grows by 6 MB for every distinct prompt, up to 8 GB by default.
     parameters.cache_ram_mib = 0
+    # Otherwise the context would shrink to the free memory without a word.
+    parameters.fit_params = False
     # The engine divides the context among the slots.
     parameters.n_parallel, parameters.n_ctx = settings["slots"], settings["slots"] * settings["context"]
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = settings["threads"]
@@ -74,6 +77,13 @@ def _publish(folder: Path, value: dict[str, Any]) -> None:
     with os.fdopen(descriptor, "w") as file:
         json.dump(value, file)
     draft.rename(folder / "child.json")
+
+
+def _end_log() -> None:
+    """The log is for what goes wrong while loading; after that it would grow with every refused request."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
 
 
 def _open(path: Path) -> int:

@@ -90,5 +90,6 @@ def _phonemes(piece: str) -> list[str]:
 
 
 def _pcm(phonemes: str, speed: float) -> bytes:
-    audio: numpy.ndarray = _engine().from_phonemes(phonemes, speed)
-    return (numpy.clip(audio, -1.0, 1.0) * 32767.0).astype("<i2").tobytes()
+    audio = _engine().from_phonemes(phonemes, speed)
+    pcm: bytes = (numpy.clip(audio, -1.0, 1.0) * 32767.0).astype("<i2").tobytes()
+    return pcm
