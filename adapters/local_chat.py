@@ -99,6 +99,9 @@ def _body(request: ChatRequest) -> dict[str, Any]:
         extra={name: request.extra[name] for name in EXTRA if name in request.extra},
     )
     body = chat_body(asked)
+    # Empty chunks while the prompt is read: without them the engine notices only after the first token that nobody
+    # waits any more, and a prompt may take it many seconds.
+    body["return_progress"] = True
     if sampling.top_k is not None:
         body["top_k"] = sampling.top_k
     return body

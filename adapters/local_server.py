@@ -1,8 +1,9 @@
 """The process of the embedded chat model: llama.cpp's server on loopback, shared by all workers of one machine.
 
 Run as a file by `adapters/local_child.py`, never imported: `python -P local_server.py FOLDER`, settings on stdin. It
-holds `FOLDER/alive` locked while it lives and says in `FOLDER/child.json` where it listens and with which key. Once it
-can lock `FOLDER/users` for itself, no worker lives any more and it leaves: kernels free locks on `kill -9` too.
+holds `FOLDER/alive` locked so that there is only one, and says in `FOLDER/child.json` where it listens and with which
+key. Once it can lock `FOLDER/users` for itself, no worker lives any more and it leaves: kernels free locks on `kill -9`
+too.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ os.environ["OMP_WAIT_POLICY"] = "passive"
 
 USERS_CHECK_SECONDS = 0.25
 LOCK_SECONDS = 5.0
+TOKENS_PER_STEP = 32
 
 
 def main() -> None:
@@ -64,6 +66,9 @@ def _parameters(parameters: Any, settings: dict[str, Any], key: str) -> Any:
     parameters.fit_params = False
     # The engine divides the context among the slots.
     parameters.n_parallel, parameters.n_ctx = settings["slots"], settings["slots"] * settings["context"]
+    # One step for all streams. By default it takes 2048 prompt tokens: many seconds in which no other stream moves on
+    # and nobody's leaving is noticed.
+    parameters.n_batch = parameters.n_ubatch = max(TOKENS_PER_STEP, settings["slots"])
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = settings["threads"]
     # A waiting request holds one of these threads too; with the default, the thirteenth stream would not be read.
     parameters.n_threads_http = settings["slots"] + 64
@@ -71,11 +76,12 @@ def _parameters(parameters: Any, settings: dict[str, Any], key: str) -> Any:
 
 
 def _publish(folder: Path, value: dict[str, Any]) -> None:
+    """Write `child.json`. It stays open and locked, so that its readers see whether this very child still lives."""
     draft = folder / "child.json.new"
     draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(value, file)
+    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    _lock(descriptor)
+    os.write(descriptor, json.dumps(value).encode())
     draft.rename(folder / "child.json")
 
 

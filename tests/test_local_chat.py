@@ -9,11 +9,10 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import aiohttp
-import psutil
+import psutil  # type: ignore[import-untyped]  # its types are a package of their own
 import pytest
 import pytest_asyncio
 
@@ -132,8 +131,10 @@ async def test_a_cancelled_wait_for_the_first_token_frees_its_slot(chat: LocalCh
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
+    clock = asyncio.get_running_loop().time
+    start = clock()
     while await busy_slots(chat):
-        await asyncio.sleep(0.01)
+        assert clock() - start < 3, "the prompt is read to its end although nobody waits for it"
 
 
 async def test_an_overlong_prompt_is_refused(chat: LocalChat) -> None:
@@ -181,7 +182,7 @@ async def test_a_child_that_dies_midway_fails_the_stream_and_the_next_is_served(
             seen = []
             async for event in events:
                 seen.append(event)
-                if sum(isinstance(one, TextDelta) for one in seen) == 3:
+                if len(seen) == 3:
                     os.kill(pid, signal.SIGKILL)
         assert isinstance(seen[-1], Failed)
         assert isinstance(seen[-1].error, Truncated)
@@ -247,10 +248,3 @@ async def test_errors_and_addresses_never_show_the_key(chat: LocalChat) -> None:
     with pytest.raises(GatewayError) as caught:
         await answer(chat, question("word " * 3000))
     assert address.key not in str(caught.value)
-
-
-async def test_the_parameter_files_stay_private(chat: LocalChat) -> None:
-    address = await chat._child.address()
-    folder = Path(psutil.Process(address.pid).cmdline()[-1])
-    assert folder.stat().st_mode & 0o077 == 0
-    assert (folder / "child.json").stat().st_mode & 0o077 == 0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
-import psutil
+import psutil  # type: ignore[import-untyped]  # its types are a package of their own
 import pytest
 
 from adapters import local_child
@@ -58,9 +58,11 @@ async def test_a_worker_that_comes_while_the_child_leaves_gets_a_living_one() ->
     for _ in range(4):
         child = LocalChild(SETTINGS)
         address = await child.address()
-        async with aiohttp.ClientSession(headers={"authorization": f"Bearer {address.key}"}) as session:
-            async with session.get(f"{address.base_url}/models") as response:
-                assert response.status == 200
+        async with (
+            aiohttp.ClientSession(headers={"authorization": f"Bearer {address.key}"}) as session,
+            session.get(f"{address.base_url}/models") as response,
+        ):
+            assert response.status == 200
         pids.add(address.pid)
         await child.aclose()
         # Somewhere around the moment at which the child looks for users.
@@ -87,6 +89,17 @@ async def test_the_key_is_demanded_and_nowhere_to_be_seen() -> None:
     assert address.key not in os.environ.values()
     listening = [one for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
     assert [one.laddr.ip for one in listening] == ["127.0.0.1"]
+    await child.aclose()
+
+
+async def test_the_files_are_private(own_folder: Path) -> None:
+    child = LocalChild(SETTINGS)
+    await child.address()
+    paths = below(own_folder)
+    assert {path.name for path in paths} >= {"child.json", "users", "alive", "log"}
+    parents = [path for path in paths if path.is_dir()]
+    assert all(path.stat().st_mode & 0o077 == 0 for path in parents)
+    assert (parents[1] / "child.json").stat().st_mode & 0o077 == 0
     await child.aclose()
 
 
@@ -122,13 +135,21 @@ async def test_a_waiter_that_is_cancelled_does_not_stop_the_start_for_others() -
 async def test_a_folder_that_was_cleared_away_is_made_anew(own_folder: Path) -> None:
     child = LocalChild(SETTINGS)
     first = await child.address()
-    for path in sorted(own_folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
+    clear(own_folder)
     assert await child.address() == first, "the child still lives"
     os.kill(first.pid, signal.SIGKILL)
     await child.gone(first, 1)
     assert (await child.address()).pid != first.pid
     await child.aclose()
+
+
+def below(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
+
+
+def clear(folder: Path) -> None:
+    for path in reversed(below(folder)):
+        path.rmdir() if path.is_dir() else path.unlink()
 
 
 async def refusal(settings: LocalSettings) -> UpstreamUnavailable:
