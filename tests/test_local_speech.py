@@ -12,7 +12,6 @@ import psutil  # type: ignore[import-untyped]  # its types are a package of thei
 import pytest
 import pytest_asyncio
 
-from adapters.local_english import pieces, speakable
 from adapters.local_speech import LONGEST_PIECE, LocalSpeech
 from adapters.local_transcription import LocalTranscription
 from gateway.errors import InvalidRequest, Unsupported
@@ -154,30 +153,6 @@ async def test_text_with_nothing_to_speak_is_refused(voice: LocalSpeech, text: s
 
 async def test_emoji_and_stray_signs_are_dropped(voice: LocalSpeech) -> None:
     assert await spoken(voice, "Hello 😀 ✓ world ★.")
-
-
-@pytest.mark.parametrize(
-    ("text", "plain"),
-    [
-        ("naïve café", "naïve café"),
-        ("Ｈｅｌｌｏ", "Hello"),
-        ("Nẵng Žižek Ěščř", "Nang Zizek Escr"),
-        ("e\u0301te\u0301", "été"),
-        ("𝐛𝐨𝐥𝐝 ﬁne", "bold fine"),
-        ("٣ and ½ cup, 5 µm", "3 and ½ cup, 5 µm"),
-        ("1234567890123456", "1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6"),
-    ],
-)
-async def test_text_is_made_into_letters_that_the_engine_knows(text: str, plain: str) -> None:
-    assert speakable(text) == plain
-
-
-async def test_pieces_are_cut_at_marks_then_spaces_and_lose_nothing() -> None:
-    text = "first part, " * 3 + "and the second part; " * 9 + "x" * 500
-    cut = list(pieces(text, 100))
-    assert max(len(piece) for piece in cut) <= 100
-    assert "".join(cut).replace(" ", "") == text.replace(" ", "")
-    assert cut[0].endswith((",", ";"))
 
 
 async def longest_block(until: asyncio.Task[object]) -> float:
