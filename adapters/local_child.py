@@ -122,7 +122,7 @@ class LocalChild:
     def _enter(self) -> tuple[_Folder, Address]:
         """Hold a lock on `users`, and find or start the child. Runs in the thread."""
         settings = child_settings(self._settings)
-        folder = _Folder(_private_folder(settings.folder_name))
+        folder = _private_folder(settings.folder_name)
         try:
             self._wait_for(folder.users, fcntl.LOCK_SH)
             with self._spawning(folder):
@@ -261,18 +261,23 @@ def _shipped_gguf() -> Path:
     )
 
 
-def _private_folder(name: str) -> Path:
+def _private_folder(name: str) -> _Folder:
     """`polywire-<uid>/<name>` in the temporary folder, checked to be ours alone: it will hold a key."""
     parent = Path(tempfile.gettempdir()) / f"polywire-{os.getuid()}"
-    for path in (parent, parent / name):
-        path.mkdir(mode=0o700, exist_ok=True)
-        about = path.lstat()
-        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
-            raise UpstreamUnavailable(
-                f"{str(path)!r} is not a private folder of this user; remove it, or set TMPDIR to another place.",
-                retryable=False,
-            )
-    return parent / name
+    try:
+        for path in (parent, parent / name):
+            path.mkdir(mode=0o700, exist_ok=True)
+            about = path.lstat()
+            if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o077:
+                raise UpstreamUnavailable(
+                    f"{str(path)!r} is not a private folder of this user; remove it, or set TMPDIR to another place.",
+                    retryable=False,
+                )
+        return _Folder(parent / name)
+    except OSError as error:
+        raise UpstreamUnavailable(
+            f"{str(parent)!r} cannot be written ({error.strerror}); set TMPDIR to a folder that can.", retryable=False
+        ) from error
 
 
 def _try_lock(descriptor: int, operation: int) -> bool:

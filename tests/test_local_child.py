@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 from collections.abc import Iterator
@@ -54,8 +55,7 @@ async def test_the_child_leaves_within_two_seconds_of_a_kill_of_its_last_user() 
 
 
 async def test_a_worker_that_comes_while_the_child_leaves_gets_a_living_one() -> None:
-    pids = set()
-    for _ in range(4):
+    for _ in range(3):
         child = LocalChild(SETTINGS)
         address = await child.address()
         async with (
@@ -63,11 +63,27 @@ async def test_a_worker_that_comes_while_the_child_leaves_gets_a_living_one() ->
             session.get(f"{address.base_url}/models") as response,
         ):
             assert response.status == 200
-        pids.add(address.pid)
         await child.aclose()
         # Somewhere around the moment at which the child looks for users.
         await asyncio.sleep(0.25)
-    assert pids
+
+
+async def test_a_worker_waits_until_a_leaving_child_is_gone(own_folder: Path) -> None:
+    first = LocalChild(SETTINGS)
+    mine = await first.address()
+    users = next(path for path in below(own_folder) if path.name == "users")
+    await first.aclose()
+    await seconds_until(lambda: not lives(mine.pid), 2)
+    descriptor = os.open(users, os.O_RDWR)
+    # What a child does that has seen its last user go.
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    child = LocalChild(SETTINGS)
+    waiting = asyncio.ensure_future(child.address())
+    done, _ = await asyncio.wait([waiting], timeout=0.2)
+    assert not done
+    os.close(descriptor)
+    assert lives((await waiting).pid)
+    await child.aclose()
 
 
 async def test_other_settings_get_another_child() -> None:
@@ -188,6 +204,11 @@ async def test_a_folder_that_others_can_enter_is_refused(own_folder: Path) -> No
     (own_folder / f"polywire-{os.getuid()}").mkdir()
     (own_folder / f"polywire-{os.getuid()}").chmod(0o755)
     assert "not a private folder" in str(await refusal(SETTINGS))
+
+
+async def test_a_temporary_folder_that_cannot_be_written_is_refused(own_folder: Path) -> None:
+    (own_folder / f"polywire-{os.getuid()}").write_text("in the way")
+    assert "TMPDIR" in str(await refusal(SETTINGS))
 
 
 async def test_a_planted_link_is_refused(own_folder: Path) -> None:
