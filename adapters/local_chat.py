@@ -15,7 +15,8 @@ import aiohttp
 from adapters.chat_completions import chat_body
 from adapters.chat_http import stream_chat
 from adapters.http import HttpUpstream
-from adapters.local_child import Address, LocalChild
+from adapters.local_child import LocalChild
+from adapters.local_folder import Address
 from gateway.config import ProviderRow, Settings
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.events import Delta, Finished

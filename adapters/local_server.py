@@ -1,6 +1,6 @@
 """The process of the embedded chat model: llama.cpp's server on loopback, shared by all workers of one machine.
 
-Run as a file by `adapters/local_child.py`, never imported: `python -P local_server.py FOLDER`, settings on stdin. It
+Run as a file by `adapters/local_folder.py`, never imported: `python -P local_server.py FOLDER`, settings on stdin. It
 holds `FOLDER/alive` locked so that there is only one, and says in `FOLDER/child.json` where it listens and with which
 key. Once it can lock `FOLDER/users` for itself, no worker lives any more and it leaves: kernels free locks on `kill -9`
 too.

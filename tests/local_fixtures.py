@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]  # its types are a package of their own
+import psutil
 
 from gateway.config import LocalSettings, ProviderRow, Settings
 from gateway.request import ChatRequest, Role, Sampling, text_message

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import aiohttp
-import psutil  # type: ignore[import-untyped]  # its types are a package of their own
+import psutil
 import pytest
 import pytest_asyncio
 

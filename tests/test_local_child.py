@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
-import psutil  # type: ignore[import-untyped]  # its types are a package of their own
+import psutil
 import pytest
 
 from adapters import local_child

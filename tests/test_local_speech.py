@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from difflib import SequenceMatcher
 
-import psutil  # type: ignore[import-untyped]  # its types are a package of their own
+import psutil
 import pytest
 import pytest_asyncio
 
