@@ -73,7 +73,7 @@ class LocalChild:
     async def gone(self, address: Address, within: float) -> None:
         """Wait until the child at `address` is dead, but not longer than so many seconds."""
         deadline = asyncio.get_running_loop().time() + within
-        while self._living() == address and asyncio.get_running_loop().time() < deadline:
+        while self._living() == address and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - no lock tells
             await asyncio.sleep(LOOK_SECONDS)
 
     async def aclose(self) -> None:
