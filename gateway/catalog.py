@@ -6,6 +6,7 @@ It builds a provider when it is first needed and closes them all.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -45,7 +46,12 @@ class Gateway:
         self._models = {row.id: row for row in settings.models}
         self._providers: dict[tuple[str, Kind], Provider] = {}
         self._open = 0
-        self.draining = False
+        self._busy_since = self._idle_since = time.time()
+
+    @property
+    def activity(self) -> tuple[bool, float]:
+        """Whether streams are at work, and since when that is so, in Unix seconds."""
+        return (True, self._busy_since) if self._open else (False, self._idle_since)
 
     def models(self) -> Iterable[ModelRow]:
         """Every model that a client may name, in the order of the configuration."""
@@ -164,6 +170,8 @@ class Gateway:
         limits = self.settings.limits
         if self._open >= limits.streams:
             raise RateLimited(f"All {limits.streams} streams are in use; try again in a moment.", retry_after=1)
+        if self._open == 0:
+            self._busy_since = time.time()
         self._open += 1
         patience = patience or self._patience(target.provider)
         meter = Meter(wire, target.model.id, target.provider.name)
@@ -172,6 +180,8 @@ class Gateway:
                 yield events
         finally:
             self._open -= 1
+            if self._open == 0:
+                self._idle_since = time.time()
 
     def _patience(self, row: ProviderRow) -> Patience:
         limits = self.settings.limits
