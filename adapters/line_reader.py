@@ -1,7 +1,7 @@
-"""The lines of a model container's answer, without I/O: arbitrarily cut bytes -> payloads, each one JSON text or `[DONE]`.
+"""The lines of a model container's answer, without I/O: bytes -> payloads, each one JSON text or `[DONE]`.
 
-Containers write SSE with and without a space after `data:`, events parted by one line end or by two, or bare JSON lines,
-and mix these forms, so a strict SSE reader would join or lose events.
+Containers write SSE with and without a space after `data:`, events parted by one line end or by two, or bare JSON
+lines, and mix these forms, so a strict SSE reader would join or lose events.
 """
 
 from __future__ import annotations

@@ -196,8 +196,8 @@ class ContainerDecoder:
 def container_error(row: ProviderRow, error: Any, error_type: str | None) -> GatewayError:
     """`{"error": {"message", "http_status_code"}}` (TGI 3), `{"error": "...", "error_type": "..."}` or any other."""
     if isinstance(error, str):
-        status = ERROR_STATUS.get(error_type or "", 502)
-        return error_for_status(row, status, error)
-    if isinstance(error, dict) and isinstance(status := error.get("http_status_code"), int) and status >= 400:
+        return error_for_status(row, ERROR_STATUS.get(error_type or "", 502), error)
+    status = error.get("http_status_code") if isinstance(error, dict) else None
+    if isinstance(status, int) and status >= 400:
         return error_for_status(row, 502 if status == 424 else status, str(error.get("message") or ""))
     return stream_error(row, error)
