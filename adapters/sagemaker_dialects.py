@@ -92,8 +92,8 @@ class _Details(msgspec.Struct):
 
 
 class _Payload(msgspec.Struct):
-    choices: msgspec.Raw | None = None
-    usage: msgspec.Raw | None = None
+    choices: Any = None
+    usage: Any = None
     token: _Token | None = None
     generated_text: str | None = None
     details: _Details | None = None
