@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import botocore.config
@@ -16,7 +17,7 @@ from gateway.config import ProviderRow, ProviderType, Settings
 from gateway.errors import GatewayError
 from gateway.events import AudioDelta, Finished, TextDelta
 from gateway.request import ChatRequest, Role, SpeechRequest, text_message
-from tests.upstreams.aws_fake import CONVERSE_TEXT, PCM, TGI_3, audio, parts, stream
+from tests.upstreams.aws_fake import CONVERSE_TEXT, PCM, TGI_3, audio, chat_chunk, part, parts, stream, text_delta
 from tests.upstreams.scripted_http import Answer, ScriptedServer, Step
 
 ACCESS_KEY = "AKIDCANARYCANARY"
@@ -32,6 +33,7 @@ BODIES: dict[str, list[bytes]] = {
     "sagemaker": parts(TGI_3, 50),
     "polly": [PCM[:500], PCM[500:]],
 }
+OPENINGS = {"bedrock": text_delta("Hi"), "sagemaker": part(chat_chunk("Hi")), "polly": PCM}
 KINDS: tuple[ProviderType, ...] = ("bedrock", "sagemaker", "polly")
 
 
@@ -60,7 +62,7 @@ def events(adapter: Any, text: str = "안녕?", **more: Any) -> AsyncGenerator[A
 
 def answer(kind: ProviderType, *steps: Step, **more: Any) -> Answer:
     """A good answer's head with `steps` for its body."""
-    return audio(*steps, **more) if kind == "polly" else stream(*steps)
+    return audio(*steps, **more) if kind == "polly" else replace(stream(*steps), **more)
 
 
 async def read_all(generator: AsyncGenerator[Event, None]) -> tuple[list[Event], GatewayError | None]:

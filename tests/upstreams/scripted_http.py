@@ -19,12 +19,13 @@ Framing = Literal["chunked", "length", "close"]
 
 @dataclass
 class Answer:
-    """What one request is answered with."""
+    """What one request is answered with. Nothing is written, not even the head, before `after` is set."""
 
     steps: Iterable[Step] = ()
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     framing: Framing = "chunked"
+    after: asyncio.Event | None = None
 
 
 @dataclass
@@ -36,7 +37,6 @@ class Received:
     headers: dict[str, str]
     body: bytes
     closed: asyncio.Event = field(default_factory=asyncio.Event)
-    written: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class ScriptedServer:
@@ -48,13 +48,27 @@ class ScriptedServer:
         self.connections = 0
         self.open = 0
         self.port = 0
+        self._changed = asyncio.Event()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something about requests and connections holds. Raises TimeoutError after 5 s."""
+        async with asyncio.timeout(5):
+            while not holds():
+                self._changed.clear()
+                await self._changed.wait()
+
+    def changed(self, connections: int = 0) -> None:
+        """A request came in, or connections opened or closed."""
+        self.open += connections
+        self._changed.set()
+
     def next_answer(self, request: Received) -> Answer:
         self.requests.append(request)
+        self.changed()
         answer = self._answers[0] if len(self._answers) == 1 else self._answers.pop(0)
         return answer(request) if callable(answer) else answer
 
@@ -72,13 +86,13 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._server.connections += 1
-        self._server.open += 1
+        self._server.changed(1)
 
     def data_received(self, data: bytes) -> None:
         self._bytes += data
         if (request := self._parse()) is not None:
             self._request = request
-            self._task = asyncio.ensure_future(self._answer(request, self._server.next_answer(request)))
+            self._task = asyncio.ensure_future(self._answer(self._server.next_answer(request)))
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -87,7 +101,7 @@ class _Connection(asyncio.Protocol):
         self._writable.set()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._server.open -= 1
+        self._server.changed(-1)
         if self._request is not None:
             self._request.closed.set()
         if self._task is not None:
@@ -106,8 +120,10 @@ class _Connection(asyncio.Protocol):
         method, target, _ = first.split(" ")
         return Received(method, target, headers, rest[:length])
 
-    async def _answer(self, request: Received, answer: Answer) -> None:
+    async def _answer(self, answer: Answer) -> None:
         body = b"".join(step for step in answer.steps if isinstance(step, bytes)) if answer.framing == "length" else b""
+        if answer.after is not None:
+            await answer.after.wait()
         self._transport.write(_head(answer, len(body)))
         for step in answer.steps:
             if isinstance(step, asyncio.Event):
@@ -118,7 +134,6 @@ class _Connection(asyncio.Protocol):
             else:
                 self._transport.close()
                 return
-            request.written.set()
         if answer.framing == "chunked":
             self._transport.write(b"0\r\n\r\n")
         elif answer.framing == "close":
