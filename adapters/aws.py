@@ -164,6 +164,7 @@ def _find_account(row: ProviderRow, service: Service) -> Account:
             session.set_config_variable("region", row.region)
         client = session.create_client(service, endpoint_url=row.endpoint_url)
         meta = client.meta
+        client.close()
         signing_name = meta.service_model.signing_name
         identity = _bearer(row, signing_name) or session.get_credentials()
         ca_file = row.ca_file or session.get_config_variable("ca_bundle")

@@ -43,8 +43,12 @@ def row(kind: ProviderType, url: str | None, **more: Any) -> ProviderRow:
 
 def provider(kind: ProviderType, url: str | None, **more: Any) -> Bedrock | SageMaker | Polly:
     """The adapter of `kind` with its upstream at `url`; to be closed."""
-    adapter = {"bedrock": Bedrock, "sagemaker": SageMaker, "polly": Polly}[kind]
-    return adapter(row(kind, url, **more), Settings())
+    adapters: dict[str, type[Bedrock | SageMaker | Polly]] = {
+        "bedrock": Bedrock,
+        "sagemaker": SageMaker,
+        "polly": Polly,
+    }
+    return adapters[kind](row(kind, url, **more), Settings())
 
 
 def at(server: ScriptedServer, kind: ProviderType, **more: Any) -> AbstractAsyncContextManager[Any]:

@@ -35,7 +35,8 @@ from tests.upstreams.scripted_http import ScriptedServer, one_byte_each, serving
 
 def decode(data: bytes) -> tuple[list[Any], GatewayError | None]:
     """What the adapter makes of a body, without a socket."""
-    frames, decoder, seen = FrameDecoder("bedrock"), ConverseDecoder("bedrock"), []
+    frames, decoder = FrameDecoder("bedrock"), ConverseDecoder("bedrock")
+    seen: list[Any] = []
     try:
         for frame in frames.feed(data):
             seen.extend(decoder.feed(frame))

@@ -49,7 +49,8 @@ named = pytest.mark.parametrize(("body", "reason", "usage"), BODIES.values(), id
 
 def decode(pieces: list[bytes]) -> tuple[list[Any], GatewayError | None]:
     """What the adapter makes of these PayloadParts, without a socket."""
-    decoder, seen = ContainerDecoder(row("sagemaker", None)), []
+    decoder = ContainerDecoder(row("sagemaker", None))
+    seen: list[Any] = []
     try:
         for piece in pieces:
             for delta in decoder.feed(piece):
