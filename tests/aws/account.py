@@ -34,6 +34,7 @@ BODIES: dict[str, list[bytes]] = {
     "polly": [PCM[:500], PCM[500:]],
 }
 OPENINGS = {"bedrock": text_delta("Hi"), "sagemaker": part(chat_chunk("Hi")), "polly": PCM}
+ADAPTERS: dict[str, type[Bedrock | SageMaker | Polly]] = {"bedrock": Bedrock, "sagemaker": SageMaker, "polly": Polly}
 KINDS: tuple[ProviderType, ...] = ("bedrock", "sagemaker", "polly")
 
 

@@ -87,12 +87,18 @@ async def test_the_endpoint_and_region_of_the_environment_are_used(
 
 @pytest.fixture
 def process_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A profile whose credentials come from a process that waits for what is written into the returned pipe."""
+    """A profile whose credentials a process reads out of the returned path, which is still to be made."""
     without_keys(monkeypatch)
-    pipe = tmp_path / "credentials.pipe"
-    os.mkfifo(pipe)
-    (tmp_path / "config").write_text(f"[profile slow]\ncredential_process = /bin/cat {pipe}\n")
-    return pipe
+    path = tmp_path / "keys.json"
+    (tmp_path / "config").write_text(f"[profile slow]\ncredential_process = /bin/cat {path}\n")
+    return path
+
+
+@pytest.fixture
+def slow_profile(process_profile: Path) -> Path:
+    """The same with a pipe: the process waits until somebody writes."""
+    os.mkfifo(process_profile)
+    return process_profile
 
 
 def keys(name: str, minutes: int) -> str:
@@ -102,7 +108,7 @@ def keys(name: str, minutes: int) -> str:
     )
 
 
-async def test_slow_credentials_hold_up_no_other_stream(process_profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_credentials_hold_up_no_other_stream(slow_profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with (
         serving(stream(*CONVERSE_TEXT)) as server,
         at(server, "bedrock", profile="slow") as slow,
@@ -115,22 +121,16 @@ async def test_slow_credentials_hold_up_no_other_stream(process_profile: Path, m
         seen, error = await read_all(events(quick))
         assert (text_of(seen), error) == (SENTENCE, None)
         assert not first.done()
-        await asyncio.to_thread(process_profile.write_text, keys("AKIDSLOW", 60))
+        await asyncio.to_thread(slow_profile.write_text, keys("AKIDSLOW", 60))
         await first
     assert used_keys(server) == [CANARIES[0], "AKIDSLOW"]
 
 
 async def test_credentials_due_for_a_refresh_are_refreshed(process_profile: Path) -> None:
     async with serving(stream(*CONVERSE_TEXT)) as server, at(server, "bedrock", profile="slow") as bedrock:
-        reading = asyncio.ensure_future(read_all(events(bedrock)))
-        # Found with one minute left, so fetched anew before their first use; and so on until they last.
-        for name, minutes in (("AKIDFOUND", 1), ("AKIDFIRST", 1)):
-            await asyncio.to_thread(process_profile.write_text, keys(name, minutes))
-        await reading
-        reading = asyncio.ensure_future(read_all(events(bedrock)))
-        await asyncio.to_thread(process_profile.write_text, keys("AKIDSECOND", 60))
-        await reading
-        await read_all(events(bedrock))
+        for name, minutes in (("AKIDFIRST", 1), ("AKIDSECOND", 60), ("AKIDTHIRD", 60)):
+            process_profile.write_text(keys(name, minutes))
+            await read_all(events(bedrock))
     assert used_keys(server) == ["AKIDFIRST", "AKIDSECOND", "AKIDSECOND"]
 
 
@@ -139,10 +139,10 @@ def used_keys(server: ScriptedServer) -> list[str]:
     return [value.partition("Credential=")[2].partition("/")[0] for value in signed]
 
 
-async def test_leaving_while_credentials_are_looked_up_returns_at_once(process_profile: Path) -> None:
+async def test_leaving_while_credentials_are_looked_up_returns_at_once(slow_profile: Path) -> None:
     async with serving(stream(*CONVERSE_TEXT)) as server, at(server, "bedrock", profile="slow") as bedrock:
         reading = asyncio.ensure_future(read_all(events(bedrock)))
-        writing = asyncio.to_thread(process_profile.write_text, keys("AKIDLATE", 60))
+        writing = asyncio.to_thread(slow_profile.write_text, keys("AKIDLATE", 60))
         await asyncio.sleep(0)
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
