@@ -12,12 +12,12 @@ from starlette.responses import Response
 
 from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
-from wires import generate, openai
+from wires import generate, openai, websocket
 from wires.base import Wire
 
-WIRES: tuple[Wire, ...] = (generate.WIRE, openai.WIRE)
+WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, openai.WIRE)
 """The first wire whose `paths` match a path owns it."""
-ROUTERS: tuple[APIRouter, ...] = (*openai.ROUTERS,)
+ROUTERS: tuple[APIRouter, ...] = (*websocket.ROUTERS, *openai.ROUTERS)
 
 
 def wire_of(path: str) -> Wire:
@@ -86,4 +86,4 @@ def _add_catch_all(app: FastAPI) -> None:
 def _methods(path: str) -> set[str]:
     """The methods that some route takes on `path`."""
     routes = (route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute))
-    return {method for route in routes if route.path_regex.match(path) for method in route.methods}
+    return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}

@@ -69,9 +69,9 @@ def retry_headers(error: GatewayError) -> dict[str, str]:
 class StreamResponse(Response):
     """Opens a stream when the server asks for the response, and sends its frames as they come.
 
-    A refusal before the first event is answered by the wire's own error with its true status. A provider that is silent for longer
-    than `limits.keepalive_seconds` gets the head and `keepalive` bytes sent ahead; from then on a failure is a frame.
-    A client that accepts nothing for `limits.send_stall_seconds` is let go.
+    A refusal before the first event is answered by the wire's own error with its true status. When a provider is silent
+    for longer than `limits.keepalive_seconds`, the head and `keepalive` are sent ahead of its first event; from then on
+    a failure is a frame. A client that accepts nothing for `limits.send_stall_seconds` is let go.
     """
 
     def __init__(
