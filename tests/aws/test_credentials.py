@@ -129,7 +129,7 @@ async def test_slow_credentials_hold_up_no_other_stream(slow_profile: Path, monk
 async def test_credentials_due_for_a_refresh_are_refreshed(process_profile: Path) -> None:
     async with serving(stream(*CONVERSE_TEXT)) as server, at(server, "bedrock", profile="slow") as bedrock:
         for name, minutes in (("AKIDFIRST", 1), ("AKIDSECOND", 60), ("AKIDTHIRD", 60)):
-            process_profile.write_text(keys(name, minutes))
+            await asyncio.to_thread(process_profile.write_text, keys(name, minutes))
             await read_all(events(bedrock))
     assert used_keys(server) == ["AKIDFIRST", "AKIDSECOND", "AKIDSECOND"]
 

@@ -57,81 +57,86 @@ MESSAGE = {"message": "Too much of it."}
 CREDENTIALS = "provider_credentials"
 
 
-async def failure(kind: ProviderType, *answers: Answer) -> tuple[list[Any], GatewayError]:
+async def failures(kind: ProviderType, *answers: Answer) -> list[tuple[list[Any], GatewayError]]:
+    """What one adapter gives for each answer in turn: its events and its error."""
+    told = []
     async with serving(*answers) as server, at(server, kind) as adapter:
-        seen, raised = await read_all(events(adapter))
-    assert raised is not None
-    assert raised.provider == kind
-    return seen, raised
+        for _ in answers:
+            seen, raised = await read_all(events(adapter))
+            assert raised is not None
+            assert raised.provider == kind
+            told.append((seen, raised))
+    return told
+
+
+async def failure(kind: ProviderType, answered: Answer) -> tuple[list[Any], GatewayError]:
+    (told,) = await failures(kind, answered)
+    return told
+
+
+REFUSALS = [
+    (400, "ValidationException", InvalidRequest, 400),
+    (400, "ServiceQuotaExceededException", RateLimited, 429),
+    (404, "ResourceNotFoundException", NotFound, 404),
+    (408, "ModelTimeoutException", UpstreamTimeout, 504),
+    (413, "RequestEntityTooLarge", GatewayError, 413),
+    (424, "ModelErrorException", UpstreamError, 502),
+    (429, "ThrottlingException", RateLimited, 429),
+    (429, "ModelNotReadyException", RateLimited, 429),
+    (500, "InternalServerException", UpstreamError, 502),
+    (500, "InternalFailure", UpstreamError, 502),
+    (503, "ServiceUnavailableException", UpstreamUnavailable, 503),
+    (530, "InternalDependencyException", UpstreamError, 502),
+    (418, "ACodeOf2030", InvalidRequest, 400),
+]
 
 
 @each
-@pytest.mark.parametrize(
-    ("status", "code", "kind_of_error", "told"),
-    [
-        (400, "ValidationException", InvalidRequest, 400),
-        (400, "ServiceQuotaExceededException", RateLimited, 429),
-        (404, "ResourceNotFoundException", NotFound, 404),
-        (408, "ModelTimeoutException", UpstreamTimeout, 504),
-        (413, "RequestEntityTooLarge", GatewayError, 413),
-        (424, "ModelErrorException", UpstreamError, 502),
-        (429, "ThrottlingException", RateLimited, 429),
-        (429, "ModelNotReadyException", RateLimited, 429),
-        (500, "InternalServerException", UpstreamError, 502),
-        (500, "InternalFailure", UpstreamError, 502),
-        (503, "ServiceUnavailableException", UpstreamUnavailable, 503),
-        (530, "InternalDependencyException", UpstreamError, 502),
-        (418, "ACodeOf2030", InvalidRequest, 400),
-    ],
-)
-async def test_refusals_by_code_and_status(
-    kind: ProviderType, status: int, code: str, kind_of_error: type[GatewayError], told: int
-) -> None:
-    seen, raised = await failure(kind, refusal(status, code, MESSAGE))
-    assert seen == []
-    assert isinstance(raised, kind_of_error)
-    assert raised.status == told
-    assert "Too much of it." in raised.message
+async def test_refusals_by_code_and_status(kind: ProviderType) -> None:
+    told = await failures(kind, *(refusal(status, code, MESSAGE) for status, code, _, _ in REFUSALS))
+    for (seen, raised), (_, code, kind_of_error, status) in zip(told, REFUSALS, strict=True):
+        assert seen == []
+        assert isinstance(raised, kind_of_error), code
+        assert raised.status == status, code
+        assert "Too much of it." in raised.message
 
 
 @each
-@pytest.mark.parametrize("seconds", ["7", "0.5"])
-async def test_retry_after_is_kept(kind: ProviderType, seconds: str) -> None:
-    _, raised = await failure(kind, refusal(429, "ThrottlingException", MESSAGE, retry_after=seconds))
-    assert raised.retry_after == float(seconds)
-    assert raised.retryable
+async def test_retry_after_is_kept(kind: ProviderType) -> None:
+    pauses = ["7", "0.5"]
+    answers = [refusal(429, "ThrottlingException", MESSAGE, retry_after=pause) for pause in pauses]
+    for (_, raised), pause in zip(await failures(kind, *answers), pauses, strict=True):
+        assert raised.retry_after == float(pause)
+        assert raised.retryable
 
 
-@pytest.mark.parametrize("code", ["InternalServerException", "ModelNotReadyException", "ServiceUnavailableException"])
-async def test_what_may_pass_by_itself_is_retryable(code: str) -> None:
-    _, raised = await failure("bedrock", refusal(500, code, MESSAGE))
-    assert raised.retryable
+async def test_what_may_pass_by_itself_is_retryable() -> None:
+    codes = ("InternalServerException", "ModelNotReadyException", "ServiceUnavailableException")
+    for _, raised in await failures("bedrock", *(refusal(500, code, MESSAGE) for code in codes)):
+        assert raised.retryable
+
+
+OURS = [
+    (403, "AccessDeniedException"),
+    (403, "UnrecognizedClientException"),
+    (403, "ExpiredTokenException"),
+    (400, "ExpiredTokenException"),
+    (403, "InvalidSignatureException"),
+    (400, "IncompleteSignatureException"),
+    (403, "MissingAuthenticationTokenException"),
+    (401, ""),
+    (403, ""),
+]
 
 
 @each
-@pytest.mark.parametrize(
-    ("status", "code"),
-    [
-        (403, "AccessDeniedException"),
-        (403, "UnrecognizedClientException"),
-        (403, "ExpiredTokenException"),
-        (400, "ExpiredTokenException"),
-        (403, "InvalidSignatureException"),
-        (400, "IncompleteSignatureException"),
-        (403, "MissingAuthenticationTokenException"),
-        (401, ""),
-        (403, ""),
-    ],
-)
-async def test_our_own_credentials_are_to_blame_and_never_shown(kind: ProviderType, status: int, code: str) -> None:
-    _, raised = await failure(kind, refusal(status, code, {"message": f"{ACCESS} is not authorized"}))
-    assert isinstance(raised, UpstreamError)
-    assert (raised.status, raised.code) == (502, CREDENTIALS)
-    assert "credentials" in raised.message
-    assert "authorized" not in raised.message
-
-
-ACCESS = CANARIES[0]
+async def test_our_own_credentials_are_to_blame_and_never_shown(kind: ProviderType) -> None:
+    said = {"message": f"{CANARIES[0]} is not authorized"}
+    for _, raised in await failures(kind, *(refusal(status, code, said) for status, code in OURS)):
+        assert isinstance(raised, UpstreamError)
+        assert (raised.status, raised.code) == (502, CREDENTIALS)
+        assert "credentials" in raised.message
+        assert "authorized" not in raised.message
 
 
 async def test_the_code_is_also_found_in_the_body() -> None:
@@ -140,21 +145,18 @@ async def test_the_code_is_also_found_in_the_body() -> None:
         assert isinstance(raised, RateLimited)
 
 
-@pytest.mark.parametrize(
-    ("original", "told"),
-    [(400, 400), (422, 400), (429, 429), (503, 503), (401, 502), (404, 502), (500, 502), (None, 502)],
-)
-async def test_a_containers_own_refusal_keeps_its_meaning(original: int | None, told: int) -> None:
+async def test_a_containers_own_refusal_keeps_its_meaning() -> None:
+    statuses = {400: 400, 422: 400, 429: 429, 503: 503, 401: 502, 404: 502, 500: 502, None: 502}
     body = {
         "Message": "Received client error from container, see https://log/group/account 123456789012",
-        "OriginalStatusCode": original,
         "OriginalMessage": '{"error":"Input validation error"}',
         "LogStreamArn": "arn:aws:logs:us-east-1:123456789012:log-group:x",
     }
-    _, raised = await failure("sagemaker", refusal(424, "ModelError", body))
-    assert raised.status == told
-    assert "123456789012" not in raised.message
-    assert told != 400 or "Input validation error" in raised.message
+    answers = [refusal(424, "ModelError", body | {"OriginalStatusCode": original}) for original in statuses]
+    for (_, raised), told in zip(await failures("sagemaker", *answers), statuses.values(), strict=True):
+        assert raised.status == told
+        assert "123456789012" not in raised.message
+        assert "Input validation error" in raised.message
 
 
 @each
@@ -223,25 +225,25 @@ async def test_a_connection_that_closes_without_an_answer(kind: ProviderType) ->
     assert raised.retryable
 
 
-@pytest.mark.parametrize(
-    ("frame", "kind_of_error"),
-    [
-        (exception("throttlingException", MESSAGE), RateLimited),
-        (exception("validationException", MESSAGE), InvalidRequest),
-        (exception("internalServerException", MESSAGE), UpstreamError),
-        (exception("serviceUnavailableException", MESSAGE), UpstreamUnavailable),
-        (exception("modelTimeoutException", MESSAGE), UpstreamTimeout),
-        (exception("modelStreamErrorException", MESSAGE | {"originalStatusCode": 500}), UpstreamError),
-        (exception("modelStreamErrorException", MESSAGE | {"originalStatusCode": 429}), RateLimited),
-        (exception("aKindOf2030", MESSAGE), UpstreamError),
-        (error("InternalFailure", "Too much of it."), UpstreamError),
-        (error("Throttling", "Too much of it."), RateLimited),
-    ],
-)
-async def test_exceptions_inside_a_bedrock_stream(frame: bytes, kind_of_error: type[GatewayError]) -> None:
-    for opening in ([], CONVERSE_TEXT[:3]):
-        seen, raised = await failure("bedrock", stream(*opening, frame, *CONVERSE_TEXT))
-        assert text_of(seen) == ("Hello 안녕" if opening else "")
+EXCEPTIONS = [
+    (exception("throttlingException", MESSAGE), RateLimited),
+    (exception("validationException", MESSAGE), InvalidRequest),
+    (exception("internalServerException", MESSAGE), UpstreamError),
+    (exception("serviceUnavailableException", MESSAGE), UpstreamUnavailable),
+    (exception("modelTimeoutException", MESSAGE), UpstreamTimeout),
+    (exception("modelStreamErrorException", MESSAGE | {"originalStatusCode": 500}), UpstreamError),
+    (exception("modelStreamErrorException", MESSAGE | {"originalStatusCode": 429}), RateLimited),
+    (exception("aKindOf2030", MESSAGE), UpstreamError),
+    (error("InternalFailure", "Too much of it."), UpstreamError),
+    (error("Throttling", "Too much of it."), RateLimited),
+]
+
+
+@pytest.mark.parametrize(("opening", "text"), [([], ""), (CONVERSE_TEXT[:3], "Hello 안녕")])
+async def test_exceptions_inside_a_bedrock_stream(opening: list[bytes], text: str) -> None:
+    told = await failures("bedrock", *(stream(*opening, frame, *CONVERSE_TEXT) for frame, _ in EXCEPTIONS))
+    for (seen, raised), (_, kind_of_error) in zip(told, EXCEPTIONS, strict=True):
+        assert text_of(seen) == text
         assert isinstance(raised, kind_of_error)
         assert "Too much of it." in raised.message
 
