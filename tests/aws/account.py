@@ -18,7 +18,7 @@ from gateway.errors import GatewayError
 from gateway.events import AudioDelta, Finished, TextDelta
 from gateway.request import ChatRequest, Role, SpeechRequest, text_message
 from tests.upstreams.aws_fake import CONVERSE_TEXT, PCM, TGI_3, audio, chat_chunk, part, parts, stream, text_delta
-from tests.upstreams.scripted_http import Answer, ScriptedServer, Step
+from tests.upstreams.scripted_http import Answer, ScriptedServer, Step, serving
 
 ACCESS_KEY = "AKIDCANARYCANARY"
 SECRET_KEY = "canary/secret/key"
@@ -80,6 +80,23 @@ async def read_all(generator: AsyncGenerator[Event, None]) -> tuple[list[Event],
         except GatewayError as error:
             return seen, error
     return seen, None
+
+
+async def failures(kind: ProviderType, *answers: Answer) -> list[tuple[list[Any], GatewayError]]:
+    """What one adapter gives for each answer in turn: its events and its error."""
+    told = []
+    async with serving(*answers) as server, at(server, kind) as adapter:
+        for _ in answers:
+            seen, raised = await read_all(events(adapter))
+            assert raised is not None
+            assert raised.provider == kind
+            told.append((seen, raised))
+    return told
+
+
+async def failure(kind: ProviderType, answered: Answer) -> tuple[list[Any], GatewayError]:
+    (told,) = await failures(kind, answered)
+    return told
 
 
 def text_of(seen: list[Any]) -> str:
