@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import logging
-import traceback
 from contextlib import aclosing, suppress
 from typing import Any
 
@@ -14,9 +12,7 @@ from adapters.event_stream import FrameDecoder
 from adapters.sagemaker_dialects import ContainerDecoder
 from gateway.config import ProviderType
 from gateway.errors import (
-    GatewayError,
     InvalidRequest,
-    NotFound,
     RateLimited,
     Truncated,
     UpstreamError,
@@ -26,7 +22,6 @@ from gateway.errors import (
 from gateway.events import Finished
 from tests.aws.account import (
     BODIES,
-    CANARIES,
     KINDS,
     OPENINGS,
     answer,
@@ -49,7 +44,6 @@ from tests.upstreams.aws_fake import (
     error,
     exception,
     parts,
-    refusal,
     stream,
 )
 from tests.upstreams.scripted_http import CUT, Answer, serving

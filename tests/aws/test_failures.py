@@ -2,57 +2,37 @@
 
 from __future__ import annotations
 
-import gzip
 import logging
 import traceback
-from contextlib import aclosing, suppress
-from typing import Any
 
 import pytest
 
-from adapters.event_stream import FrameDecoder
-from adapters.sagemaker_dialects import ContainerDecoder
 from gateway.config import ProviderType
 from gateway.errors import (
     GatewayError,
     InvalidRequest,
     NotFound,
     RateLimited,
-    Truncated,
     UpstreamError,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from gateway.events import Finished
 from tests.aws.account import (
-    BODIES,
     CANARIES,
     KINDS,
-    OPENINGS,
     answer,
     at,
-    audio_of,
     events,
     failure,
     failures,
-    provider,
     read_all,
-    row,
-    text_of,
 )
 from tests.upstreams.aws_fake import (
-    CONVERSE_TEXT,
-    EVENT_STREAM,
-    PCM,
-    SENTENCE,
-    TGI_3,
     error,
     exception,
-    parts,
     refusal,
-    stream,
 )
-from tests.upstreams.scripted_http import CUT, Answer, serving
+from tests.upstreams.scripted_http import Answer, serving
 
 each = pytest.mark.parametrize("kind", KINDS)
 MESSAGE = {"message": "Too much of it."}
