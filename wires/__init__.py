@@ -12,12 +12,12 @@ from starlette.responses import Response
 
 from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
-from wires import generate, openai, websocket
+from wires import generate, openai, playground, websocket
 from wires.base import Wire
 
 WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, openai.WIRE)
 """The first wire whose `paths` match a path owns it."""
-ROUTERS: tuple[APIRouter, ...] = (*websocket.ROUTERS, *openai.ROUTERS)
+ROUTERS: tuple[APIRouter, ...] = (*websocket.ROUTERS, *openai.ROUTERS, playground.router)
 
 
 def wire_of(path: str) -> Wire:
