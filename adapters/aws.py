@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import aiohttp
 from botocore.auth import SigV4Auth
@@ -35,7 +35,7 @@ Service = Literal["bedrock-runtime", "sagemaker-runtime", "polly"]
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 BEARER_SERVICES = frozenset({"bedrock"})
-ACCOUNT_ID = re.compile(rb"(?<![0-9])[0-9]{12}(?![0-9])")
+ACCOUNT_ID = re.compile(r"(?<![0-9])[0-9]{12}(?![0-9])")
 SHORTEST_SECRET = 8
 """Characters. Anything shorter would blank out ordinary words of a message."""
 
@@ -140,20 +140,23 @@ class AwsUpstream:
             ) from error
 
     def _answer_failure(self, row: ProviderRow, response: aiohttp.ClientResponse, body: bytes) -> GatewayError:
-        value = json_object(self._scrub(body))
+        value = self._scrubbed(json_object(body))
         code = error_code(response.headers.get("x-amzn-errortype"), value)
         return aws_failure(row, code, value, status=response.status, retry_after=retry_after(response.headers))
 
     def _frame_failure(self, frame: Frame) -> GatewayError:
-        payload = self._scrub(frame.payload)
-        value = json_object(payload) if frame.kind == "exception" else {"message": payload.decode("utf-8", "replace")}
-        return aws_failure(self._row, frame.name, value)
+        said = {"message": frame.payload.decode("utf-8", "replace")} if frame.kind == "error" else None
+        return aws_failure(self._row, frame.name, self._scrubbed(said or json_object(frame.payload)))
 
-    def _scrub(self, text: bytes) -> bytes:
+    def _scrubbed(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An error's fields without our secrets and account number."""
+        return {key: self._scrub(value) if isinstance(value, str) else value for key, value in body.items()}
+
+    def _scrub(self, text: str) -> str:
         for secret in self._secrets:
             if len(secret) >= SHORTEST_SECRET:
-                text = text.replace(secret.encode(), b"[secret]")
-        return ACCOUNT_ID.sub(b"[account]", text)
+                text = text.replace(secret, "[secret]")
+        return ACCOUNT_ID.sub("[account]", text)
 
 
 def _find_account(row: ProviderRow, service: Service) -> Account:

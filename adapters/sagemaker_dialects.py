@@ -26,7 +26,10 @@ SPEAKERS = {Role.SYSTEM: "System", Role.USER: "User", Role.ASSISTANT: "Assistant
 
 
 def openai_body(request: ChatRequest) -> dict[str, Any]:
-    """The messages API. The endpoint's name means nothing to its container; TGI demands `tgi` and others ignore it."""
+    """The messages API. An endpoint's name means nothing to its container: TGI wants to hear `tgi`, LMI anything.
+
+    vLLM takes only its served name, so it is to be started with `--served-model-name tgi`.
+    """
     return {**chat_body(request), "model": "tgi"}
 
 

@@ -78,7 +78,7 @@ def test_nothing_but_blanks_is_the_callers_fault(messages: tuple[Message, ...]) 
         converse_body(ChatRequest("claude", messages))
 
 
-def test_the_whole_example_of_the_contract() -> None:
+def test_a_whole_conversation_with_an_image_and_two_tool_calls() -> None:
     sent = body(
         text_message(Role.SYSTEM, "You are terse."),
         text_message(Role.SYSTEM, "Answer in Korean."),

@@ -1,4 +1,4 @@
-"""Event-stream frames: the contract's vectors, every cut, every corruption."""
+"""Event-stream frames: vectors checked with AWS's own decoders, every cut, every corruption."""
 
 from __future__ import annotations
 

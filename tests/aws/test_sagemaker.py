@@ -131,9 +131,10 @@ def test_an_error_in_any_shape_wins_over_a_later_done() -> None:
 
 
 def test_an_answer_that_ends_with_an_error_is_a_failure() -> None:
-    line = json_line({"token": {"text": ""}, "generated_text": "x", "details": {"finish_reason": "error"}})
-    _, error = decode([line])
-    assert isinstance(error, UpstreamError)
+    generate = json_line({"token": {"text": ""}, "generated_text": "x", "details": {"finish_reason": "error"}})
+    for body in (generate, chat_chunk("", "error")):
+        _, error = decode([body])
+        assert isinstance(error, UpstreamError)
 
 
 def test_an_answer_that_is_no_json_is_a_failure() -> None:
