@@ -43,7 +43,7 @@ class LineReader:
         yield from self._flush()
 
     def _line(self, line: bytes) -> Iterator[bytes]:
-        line = line.removesuffix(b"\r")
+        # A CR before the LF stays: JSON takes it for white space.
         if line.startswith(b"data:"):
             yield from self._data_line(line[5:].removeprefix(b" "))
         elif not line.strip():

@@ -163,6 +163,15 @@ async def test_a_corrupted_frame_midway_keeps_what_came_before() -> None:
     assert "corrupted" in raised.message
 
 
+@pytest.mark.parametrize("kind", ["bedrock", "sagemaker"])
+async def test_a_body_that_ends_as_http_wants_it_but_inside_a_frame_is_a_failure(kind: ProviderType) -> None:
+    """AWS's own client takes this for a whole answer."""
+    *most, last = [*BODIES[kind], OPENINGS[kind]]
+    seen, raised = await failure(kind, stream(*most, last[:-1]))
+    assert text_of(seen) == SENTENCE
+    assert isinstance(raised, Truncated)
+
+
 @each
 async def test_a_connection_cut_at_any_place_is_a_failure(kind: ProviderType) -> None:
     """A sample of the places over a socket; the decoders see every one in the next tests."""

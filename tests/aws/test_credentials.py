@@ -134,6 +134,26 @@ async def test_credentials_due_for_a_refresh_are_refreshed(process_profile: Path
     assert used_keys(server) == ["AKIDFIRST", "AKIDSECOND", "AKIDSECOND"]
 
 
+async def test_a_slow_refresh_holds_up_no_other_stream(process_profile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await asyncio.to_thread(process_profile.write_text, keys("AKIDFIRST", 1))
+    async with (
+        serving(stream(*CONVERSE_TEXT)) as server,
+        at(server, "bedrock", profile="slow") as slow,
+        at(server, "bedrock") as quick,
+    ):
+        await read_all(events(slow))
+        process_profile.unlink()
+        os.mkfifo(process_profile)
+        for variable, canary in zip(KEYS, CANARIES, strict=True):
+            monkeypatch.setenv(variable, canary)
+        waiting = asyncio.ensure_future(read_all(events(slow)))
+        await read_all(events(quick))
+        assert not waiting.done()
+        await asyncio.to_thread(process_profile.write_text, keys("AKIDSECOND", 60))
+        await waiting
+    assert used_keys(server) == ["AKIDFIRST", CANARIES[0], "AKIDSECOND"]
+
+
 def used_keys(server: ScriptedServer) -> list[str]:
     signed = (request.headers["authorization"] for request in server.requests)
     return [value.partition("Credential=")[2].partition("/")[0] for value in signed]
