@@ -142,7 +142,7 @@ async def test_a_slow_refresh_holds_up_no_other_stream(process_profile: Path, mo
         at(server, "bedrock") as quick,
     ):
         await read_all(events(slow))
-        process_profile.unlink()
+        await asyncio.to_thread(process_profile.unlink)
         os.mkfifo(process_profile)
         for variable, canary in zip(KEYS, CANARIES, strict=True):
             monkeypatch.setenv(variable, canary)

@@ -202,6 +202,11 @@ def test_text_that_only_looks_like_a_special_token_is_kept(pieces: list[str]) ->
     assert "".join([*map(special.feed, pieces), special.end()]) == "".join(pieces)
 
 
+def test_an_answer_may_end_with_what_looks_like_a_beginning() -> None:
+    seen, error = decode([chat_chunk("1 <"), chat_chunk("", "stop")])
+    assert (text_of(seen), error) == ("1 <", None)
+
+
 def chat(*texts: str, **more: Any) -> ChatRequest:
     return ChatRequest("endpoint", tuple(text_message(Role.USER, text) for text in texts), **more)
 
