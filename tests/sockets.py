@@ -77,7 +77,7 @@ class Client:
 
 
 @asynccontextmanager
-async def socket(service: Service, query: str = "", **options: Any) -> AsyncIterator[Client]:
+async def socket(service: Service, query: str = "", *, path: str = "/ws", **options: Any) -> AsyncIterator[Client]:
     """An open `/ws` socket."""
-    async with connect(f"{service.ws_url}/ws{query}", **options) as connection:
+    async with connect(f"{service.ws_url}{path}{query}", **options) as connection:
         yield Client(connection)
