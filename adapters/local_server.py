@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def _serve(folder: Path, settings: dict[str, Any]) -> None:
-    import xllamacpp  # type: ignore[import-untyped]  # after the fork, since it starts threads; it ships no types
+    import xllamacpp  # after the fork, since it starts threads
 
     key = secrets.token_urlsafe(24)
     users = _open(folder / "users")

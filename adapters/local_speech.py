@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy
-from hibari import SAMPLE_RATE, Hibari  # type: ignore[import-untyped]  # ships no types
+from hibari import SAMPLE_RATE, Hibari
 
 from adapters.local_english import pieces, speakable
 from adapters.local_thread import EngineThread

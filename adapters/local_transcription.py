@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy
-from moonshine_voice import (  # type: ignore[import-untyped]  # ships no types
+from moonshine_voice import (
     ModelArch,
     MoonshineError,
     Stream,
