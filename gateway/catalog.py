@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -17,11 +16,20 @@ from gateway.callers import who_asks
 from gateway.checks import check_chat
 from gateway.config import CONNECTOR, Kind, ModelRow, ProviderRow, Settings
 from gateway.connector import Connector
-from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, RateLimited, UpstreamTimeout
+from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, UpstreamTimeout
 from gateway.events import AudioDelta, AudioEvent, Failed, Finished, FinishReason, StreamEvent, Usage
-from gateway.ports import ChatProvider, ConnectorProvider, Provider, SpeechProvider, Store, TranscriptionProvider
+from gateway.ports import (
+    ChatProvider,
+    ConnectorProvider,
+    Provider,
+    SpeechProvider,
+    Store,
+    TranscriptionProvider,
+    Warmable,
+)
 from gateway.registered import Registered
 from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
+from gateway.slots import Slots
 from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
@@ -63,13 +71,12 @@ class Gateway:
         self._rows = {row.name: row for row in settings.providers}
         self._models = {row.id: row for row in settings.models}
         self._providers: dict[tuple[str, Kind], Provider] = {}
-        self._open = 0
-        self._busy_since = self._idle_since = time.time()
+        self._slots = Slots(settings.limits.streams)
 
     @property
     def activity(self) -> tuple[bool, float]:
         """Whether streams are at work, and since when that is so, in Unix seconds."""
-        return (True, self._busy_since) if self._open else (False, self._idle_since)
+        return self._slots.activity
 
     def models(self) -> Iterable[ModelRow]:
         """Every configured model that a client may name, in the order of the configuration."""
@@ -133,8 +140,9 @@ class Gateway:
         limit = connector.patience() or self.settings.limits.first_event_seconds
         meter = Meter(wire, model, CONNECTOR)
         try:
-            async with self._slot(), asyncio.timeout(limit):
-                answer = await provider.ask(connector, parameters)
+            with self._slots.take():
+                async with asyncio.timeout(limit):
+                    answer = await provider.ask(connector, parameters)
             meter.end(Finished(FinishReason.STOP))
             return answer
         except TimeoutError:
@@ -194,6 +202,18 @@ class Gateway:
         """The speech provider of `target`, for `speak`."""
         return cast(SpeechProvider, self._provider(target.provider, "speech"))
 
+    async def warm(self) -> None:
+        """Load the embedded models that are configured (`local.warm`), so that no caller waits for them."""
+        rows = [row for row in self._models.values() if self._rows[row.provider].type == "local"]
+        for row in rows if self.settings.local.warm else ():
+            try:
+                provider = self._provider(self._rows[row.provider], row.kind)
+                if isinstance(provider, Warmable):
+                    await provider.warm()
+            except GatewayError as error:
+                # Whoever asks for the model is told the same; the other models are served.
+                log.warning("model %r is not ready: %s", row.id, error.message)
+
     async def aclose(self) -> None:
         """Close every provider that was built."""
         providers, self._providers = self._providers, {}
@@ -212,26 +232,10 @@ class Gateway:
         patience: Patience | None = None,
     ) -> AsyncIterator[EventStream[Any]]:
         patience = patience or self._patience(target.provider)
-        async with self._slot():
+        with self._slots.take():
             meter = Meter(wire, target.model.id, target.provider.name)
             async with open_stream(source, model=target.model.id, meter=meter, patience=patience) as events:
                 yield events
-
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[None]:
-        """One of the streams at work. Raises RateLimited when all are taken."""
-        most = self.settings.limits.streams
-        if self._open >= most:
-            raise RateLimited(f"All {most} streams are in use; try again in a moment.", retry_after=1)
-        if self._open == 0:
-            self._busy_since = time.time()
-        self._open += 1
-        try:
-            yield
-        finally:
-            self._open -= 1
-            if self._open == 0:
-                self._idle_since = time.time()
 
     def _patience(self, row: ProviderRow) -> Patience:
         limits = self.settings.limits

@@ -7,7 +7,6 @@ Secrets are named in the file and come from the environment; they never leave th
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -25,6 +24,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.config_errors import ConfigError, explain
+from gateway.connector_settings import ConnectorSettings
 
 Kind = Literal["chat", "speech", "transcription"]
 Dialect = Literal["openai", "tgi", "lmi"]
@@ -128,37 +128,6 @@ class LambdaSettings(_Strict):
     """The Lambda function URL wire."""
 
     require_sha256: bool = False
-
-
-class ConnectorSettings(_Strict):
-    """Models that ML Commons clients register. Where a connector may lead is said in `gateway/trust.py`.
-
-    `stream_enabled` and `remote_inference_enabled` are OpenSearch's flags of those names; `streams` bounds one
-    worker's streams on that wire.
-    """
-
-    trusted_endpoints: tuple[str, ...] = (
-        r"^https://api\.openai\.com/.*$",
-        r"^https://api\.cohere\.ai/.*$",
-        r"^https://api\.deepseek\.com/.*$",
-        r"^https://generativelanguage\.googleapis\.com/.*$",
-        r"^https://bedrock-runtime\.[a-z0-9-]+\.amazonaws\.com/.*$",
-        r"^https://runtime\.sagemaker\.[a-z0-9-]+\.amazonaws\.com/.*$",
-    )
-    private_endpoints: tuple[str, ...] = ()
-    stream_enabled: bool = True
-    remote_inference_enabled: bool = True
-    streams: int = Field(default=320, gt=0)
-
-    @field_validator("trusted_endpoints", "private_endpoints")
-    @classmethod
-    def _compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
-        return patterns
 
 
 DEFAULT_PROVIDERS = (ProviderRow(name="local", type="local"),)

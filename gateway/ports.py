@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from gateway.connector import Connector
 from gateway.events import AudioEvent, Delta, Finished, TextDelta
@@ -72,6 +72,13 @@ class TranscriptionProvider(Protocol):
     def transcribe(self, request: TranscriptionRequest) -> AsyncGenerator[TextDelta | Finished, None]: ...
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class Warmable(Protocol):
+    """A provider that has something to load. `warm` returns when that is done, or raises `GatewayError`."""
+
+    async def warm(self) -> None: ...
 
 
 Provider = ChatProvider | SpeechProvider | TranscriptionProvider

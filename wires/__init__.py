@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -39,10 +40,13 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(gateway.warm())
         try:
             async with _grpc(ml_streams):
                 yield
         finally:
+            warming.cancel()
+            await asyncio.wait([warming])
             await gateway.aclose()
             await store.aclose()
 

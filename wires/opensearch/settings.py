@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from gateway.config import ConnectorSettings
+from gateway.connector_settings import ConnectorSettings
 from wires.base import gateway_of
 from wires.opensearch.bodies import answer, check_parameters, demand_creator, read_object
 from wires.opensearch.errors import illegal_argument

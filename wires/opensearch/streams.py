@@ -10,9 +10,10 @@ from pydantic import ValidationError
 
 from gateway.catalog import Gateway, Target
 from gateway.connector import INTERFACES, Connector
-from gateway.errors import InvalidRequest, NotFound, RateLimited
+from gateway.errors import InvalidRequest, NotFound
 from gateway.registered import REMOTE_INFERENCE_OFF
 from gateway.request import ChatRequest, Message, Role, Sampling, text_message
+from gateway.slots import Slots
 from gateway.streams import EventStream
 from gateway.template import as_text, decoded
 from wires.chat_messages import MessageBody, parse_messages
@@ -31,21 +32,15 @@ class StreamPool:
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
-        self._most = gateway.settings.connectors.streams
-        self._open = 0
+        self._slots = Slots(gateway.settings.connectors.streams)
         self.draining = False
 
     @asynccontextmanager
     async def chat(self, request: ChatRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
         """A stream of the pool. Raises RateLimited when all are taken."""
-        if self._open >= self._most:
-            raise RateLimited(f"All {self._most} streams of this wire are in use; try again.", retry_after=1)
-        self._open += 1
-        try:
+        with self._slots.take():
             async with self.gateway.chat(request, wire=wire) as events:
                 yield events
-        finally:
-            self._open -= 1
 
 
 def demand_remote_inference(gateway: Gateway) -> None:
