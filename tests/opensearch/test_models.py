@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
-from tests.conftest import scripted_config
 from tests.opensearch.cluster import KEY, ML, Cluster, openai_connector, reason
-from tests.running import running
+from tests.opensearch.in_process import in_process
 
 URL = "https://api.openai.com"
 
@@ -18,22 +17,22 @@ async def register(cluster: Cluster, body: dict[str, Any]) -> httpx.Response:
     return await cluster.client.post(f"{ML}/models/_register", json=body)
 
 
-async def test_case_12_searches_before_and_after_anything_exists(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with running(tmp_path_factory.mktemp("empty"), scripted_config()) as service:
-        async with httpx.AsyncClient(base_url=service.url) as client:
-            for kind in ("connectors", "models", "tasks"):
-                found = (await client.get(f"{ML}/{kind}/_search")).json()
-                assert found["hits"]["total"] == {"value": 0, "relation": "eq"}
-                assert found["hits"]["hits"] == []
-            model = await Cluster(service, client).register(openai_connector(URL))
-            for kind in ("connectors", "models", "tasks"):
-                body = {"query": {"match_all": {}}, "size": 5}
-                answer = await client.post(f"{ML}/{kind}/_search", json=body)
-                assert answer.json()["hits"]["total"]["value"] == 1
-                assert "credential" not in answer.json()["hits"]["hits"][0]["_source"]
-                assert KEY not in answer.text
-            by_id = {"query": {"ids": {"values": [model]}}}
-            assert (await client.post(f"{ML}/models/_search", json=by_id)).json()["hits"]["hits"][0]["_id"] == model
+async def test_case_12_searches_before_and_after_anything_exists(tmp_path: Path) -> None:
+    async with in_process(tmp_path) as client:
+        for kind in ("connectors", "models", "tasks"):
+            found = (await client.get(f"{ML}/{kind}/_search")).json()
+            assert found["hits"]["total"] == {"value": 0, "relation": "eq"}
+            assert found["hits"]["hits"] == []
+        connector = (await client.post(f"{ML}/connectors/_create", json=openai_connector(URL))).json()["connector_id"]
+        body = {"name": "m", "function_name": "remote", "connector_id": connector}
+        model = (await client.post(f"{ML}/models/_register", json=body)).json()["model_id"]
+        for kind in ("connectors", "models", "tasks"):
+            answer = await client.post(f"{ML}/{kind}/_search", json={"query": {"match_all": {}}, "size": 5})
+            assert answer.json()["hits"]["total"]["value"] == 1
+            assert "credential" not in answer.json()["hits"]["hits"][0]["_source"]
+            assert KEY not in answer.text
+        by_id = {"query": {"ids": {"values": [model]}}}
+        assert (await client.post(f"{ML}/models/_search", json=by_id)).json()["hits"]["hits"][0]["_id"] == model
 
 
 async def test_a_search_finds_by_name_and_refuses_what_it_does_not_know(cluster: Cluster) -> None:

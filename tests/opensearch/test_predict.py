@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.conftest import scripted_config
 from tests.opensearch.cluster import (
     HELLO,
     KEY,
@@ -28,8 +28,8 @@ from tests.opensearch.cluster import (
     reason,
     streamed,
 )
-from tests.running import running
-from tests.upstreams.scripted_http import CUT, Answer, Received, one_byte_each, serving
+from tests.opensearch.in_process import in_process
+from tests.upstreams.scripted_http import CUT, one_byte_each, serving
 
 ASKED = {"messages": HELLO, "_llm_interface": OPENAI}
 AWKWARD = 'say "hi" \\ back\\slash\nnew\ttab </s> ${parameters.model} ${credential.openAI_key} 👋🏽 한글 {"a":1}'
@@ -60,7 +60,7 @@ async def test_case_19_what_the_template_misses_is_said(cluster: Cluster) -> Non
 
 
 async def test_case_20_stream_is_added_and_otherwise_the_template_is_untouched(cluster: Cluster) -> None:
-    async with serving(lambda request: streamed(*chat("Hi")) if b"stream" in request.body else as_json({})) as remote:
+    async with serving(streamed(*chat("Hi")), as_json({})) as remote:
         model = await cluster.register(openai_connector(remote.url))
         await cluster.stream(model, ASKED)
         await cluster.predict(model, ASKED)
@@ -71,21 +71,20 @@ async def test_case_20_stream_is_added_and_otherwise_the_template_is_untouched(c
         assert streaming.headers["accept"] == "text/event-stream"
 
 
-async def test_cases_21_and_22_switches_of_the_configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
-    off = {"stream_enabled": False}
-    with running(tmp_path_factory.mktemp("off"), scripted_config(connectors=off)) as service:
-        async with httpx.AsyncClient(base_url=service.url) as client:
-            answer = await Cluster(service, client).stream("echo", {"inputs": "hi"})
-            words = "Streaming is currently disabled. To enable it, update the setting "
-            words += '"plugins.ml_commons.stream_enabled" to true.'
-            assert reason(answer) == (500, "illegal_state_exception", words)
-    off = {"remote_inference_enabled": False}
-    with running(tmp_path_factory.mktemp("remote-off"), scripted_config(connectors=off)) as service:
-        async with httpx.AsyncClient(base_url=service.url) as client:
-            answer = await Cluster(service, client).stream("echo", {"inputs": "hi"})
-            words = "Remote Inference is currently disabled. To enable it, update the setting "
-            words += '"plugins.ml_commons.remote_inference_enabled" to true.'
-            assert reason(answer) == (400, "status_exception", words)
+@pytest.mark.parametrize(
+    ("flag", "status", "kind", "words"),
+    [
+        ("stream_enabled", 500, "illegal_state_exception", "Streaming is currently disabled"),
+        ("remote_inference_enabled", 400, "status_exception", "Remote Inference is currently disabled"),
+    ],
+)
+async def test_cases_21_and_22_flags_of_the_configuration(
+    tmp_path: Path, flag: str, status: int, kind: str, words: str
+) -> None:
+    async with in_process(tmp_path, connectors={flag: False}) as client:
+        answer = await client.post(f"{ML}/models/echo/_predict/stream", json={"parameters": ASKED})
+        whole = f'{words}. To enable it, update the setting "plugins.ml_commons.{flag}" to true.'
+        assert reason(answer) == (status, kind, whole)
 
 
 async def test_case_22_models_that_do_not_stream(cluster: Cluster) -> None:
@@ -196,8 +195,7 @@ async def test_case_35_an_error_text_of_any_kind_is_valid_json(cluster: Cluster)
 
 @pytest.mark.parametrize("cut", [True, False])
 async def test_case_36_a_truncated_answer_is_one_error_frame_at_once(cluster: Cluster, cut: bool) -> None:
-    steps = [chunk({"content": "a"}), chunk({"content": "b"}), *([CUT] if cut else [])]
-    async with serving(Answer(steps, headers={"Content-Type": "text/event-stream"})) as remote:
+    async with serving(streamed(chunk({"content": "a"}), chunk({"content": "b"}), *([CUT] if cut else []))) as remote:
         model = await cluster.register(openai_connector(remote.url))
         async with asyncio.timeout(2):
             answer = await cluster.stream(model, ASKED)
@@ -245,28 +243,23 @@ async def test_case_38_a_body_in_five_pieces_is_one_body(cluster: Cluster) -> No
     assert b'"is_last":true' in received
 
 
-@pytest.mark.parametrize("first", [True, False])
-async def test_case_39_a_client_that_leaves_closes_the_remote_stream(cluster: Cluster, first: bool) -> None:
-    steps = [*chat("a", "b")[:3], asyncio.Event()] if first else [asyncio.Event()]
-    arrived = asyncio.Event()
-
-    def answer_it(request: Received) -> Answer:
-        arrived.set()
-        return streamed(*steps)
-
-    async with serving(answer_it) as remote:
+@pytest.mark.parametrize("after_a_frame", [True, False])
+async def test_case_39_a_client_that_leaves_closes_the_remote_stream(cluster: Cluster, after_a_frame: bool) -> None:
+    steps = [*chat("a", "b")[:3], asyncio.Event()] if after_a_frame else [asyncio.Event()]
+    async with serving(streamed(*steps)) as remote:
         model = await cluster.register(openai_connector(remote.url))
         path = f"{ML}/models/{model}/_predict/stream"
+        got = asyncio.Event()
 
         async def read() -> None:
             async with cluster.client.stream("POST", path, json={"parameters": ASKED}) as answer:
                 async for _ in answer.aiter_bytes():
-                    pass
+                    got.set()
 
         reading = asyncio.create_task(read())
-        await arrived.wait()
-        if first:
-            await remote.requests[0].written.wait()
+        await remote.until(lambda: bool(remote.requests))
+        if after_a_frame:
+            await got.wait()
         reading.cancel()
         async with asyncio.timeout(1):
             await remote.requests[0].closed.wait()
