@@ -82,6 +82,13 @@ class Gateway:
         """Every configured model that a client may name, in the order of the configuration."""
         return self._models.values()
 
+    async def all_models(self) -> list[ModelRow]:
+        """Every configured model, and those that were registered and that this caller may use."""
+        rows = list(self._models.values())
+        if self.registered is not None:
+            rows += [_registered_row(kept.id) for kept in await self.registered.models.all(who_asks())]
+        return rows
+
     def find(self, model_id: str | None, kind: Kind = "chat") -> Target:
         """The target of a configured model; None means this kind's default. Raises NotFound or InvalidRequest."""
         wanted = model_id or DEFAULT_IDS[kind]
@@ -107,11 +114,10 @@ class Gateway:
             connector = await self.registered.open(model_id, who_asks())
             if connector is None:
                 raise
-        row = ModelRow(id=model_id, provider=CONNECTOR, upstream=model_id)
         provider = CONNECTORS.model_copy(
             update={"first_event_seconds": connector.patience(), "idle_seconds": connector.patience()}
         )
-        return Target(row, provider, connector=connector)
+        return Target(_registered_row(model_id), provider, connector=connector)
 
     def find_voice(self, voice: str | None, model_id: str | None = None) -> Target:
         """The target of a voice: a speech model's id, `model/voice`, or a voice name of `model_id` or the default."""
@@ -256,6 +262,10 @@ class Gateway:
         if row is None or not row.open or not upstream:
             return None
         return ModelRow(id=model_id, provider=name, upstream=upstream, kind=kind)
+
+
+def _registered_row(id: str) -> ModelRow:
+    return ModelRow(id=id, provider=CONNECTOR, upstream=id)
 
 
 async def _finished(
