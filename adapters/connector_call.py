@@ -6,6 +6,7 @@ from any other wire fills `messages`, `inputs` and `prompt`, and what it asks be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -139,7 +140,16 @@ def _shown(text: str) -> str:
 
 
 def _url(action: Action, values: Values) -> str:
-    return _demand_whole(fill(action.url, values, Place.URL), "url")
+    """The filled URL. A caller's parameters reach its path and query, never the host that gets the credential."""
+    url = _demand_whole(fill(action.url, values, Place.URL), "url")
+    own = fill(action.url, Values(values.connector, credential=values.credential), Place.URL).text
+    if _origin(url) != _origin(own):
+        raise InvalidRequest("A request may not change the host of its connector's URL.")
+    return url
+
+
+def _origin(url: str) -> str:
+    return re.split(r"(?<![:/])[/?#]", url, maxsplit=1)[0]
 
 
 def _headers(action: Action, values: Values) -> dict[str, str]:

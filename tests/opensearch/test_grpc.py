@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import grpc
-import httpx
 import pytest
 from google.protobuf import json_format
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -16,7 +14,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from opensearch.protobufs.schemas import common_pb2
 from opensearch.protobufs.services.ml_service_pb2_grpc import MLServiceStub
 
-from tests.conftest import scripted_config
+from tests.opensearch.calls import asked, content, read
 from tests.opensearch.cluster import (
     BEDROCK,
     HELLO,
@@ -31,7 +29,7 @@ from tests.opensearch.cluster import (
     openai_connector,
     streamed,
 )
-from tests.running import Service, running
+from tests.running import Service
 from tests.upstreams.aws_fake import CONVERSE_TEXT, refusal, stream
 from tests.upstreams.scripted_http import serving
 
@@ -44,27 +42,6 @@ Code = grpc.StatusCode
 async def stub(ml_service: Service) -> AsyncIterator[Any]:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{ml_service.grpc_port}") as channel:
         yield MLServiceStub(channel)
-
-
-def asked(model: str, **parameters: Any) -> Any:
-    """A request in its JSON form."""
-    body = {"model_id": model, "ml_predict_model_stream_request_body": {"parameters": parameters}}
-    return json_format.ParseDict(body, common_pb2.MlPredictModelStreamRequest())
-
-
-async def read(call: Any) -> tuple[list[Any], grpc.StatusCode, str]:
-    """The messages and the status of a call."""
-    messages = []
-    try:
-        async for message in call:
-            messages.append(message)
-    except grpc.aio.AioRpcError as error:
-        return messages, error.code(), error.details() or ""
-    return messages, await call.code(), await call.details()
-
-
-def content(message: Any) -> str:
-    return str(message.inference_results[0].output[0].data_as_map.content)
 
 
 async def test_case_32_wire_bytes(cluster: Cluster, stub: Any) -> None:
@@ -262,52 +239,3 @@ async def test_a_message_that_is_too_long_is_refused(stub: Any) -> None:
     request = asked("echo", inputs="x" * (11 * 1024 * 1024))
     _, code, _ = await read(stub.PredictModelStream(request))
     assert code is Code.RESOURCE_EXHAUSTED
-
-
-async def test_keys_streams_and_the_end_of_the_process(tmp_path_factory: pytest.TempPathFactory) -> None:
-    config = scripted_config(connectors={"streams": 1}, limits={"drain_seconds": 1})
-    keys = {"POLYWIRE_API_KEYS": "key-of-a-caller"}
-    with running(tmp_path_factory.mktemp("keys"), config, environment=keys, grpc=True) as service:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{service.grpc_port}") as channel:
-            stub = MLServiceStub(channel)
-
-            def call(authorization: str, model: str = "hello") -> Any:
-                metadata = (("authorization", authorization),) if authorization else ()
-                return stub.PredictModelStream(asked(model, inputs="hi"), metadata=metadata)
-
-            basic = httpx.BasicAuth("admin", "key-of-a-caller")._auth_header
-            for authorization, code in (
-                ("", Code.UNAUTHENTICATED),
-                ("Bearer wrong", Code.UNAUTHENTICATED),
-                ("Bearer key-of-a-caller", Code.OK),
-                (basic, Code.OK),
-            ):
-                assert (await read(call(authorization)))[1] is code
-
-            hanging = call("Bearer key-of-a-caller", "hangs-midway")
-            assert content(await anext(aiter(hanging))) == "Hello"
-            assert (await read(call("Bearer key-of-a-caller")))[1] is Code.RESOURCE_EXHAUSTED
-
-            service.process.send_signal(signal.SIGTERM)
-            async with asyncio.timeout(4):
-                _, code, _ = await read(hanging)
-            assert code in (Code.UNAVAILABLE, Code.CANCELLED)
-
-
-def test_a_taken_port_is_said_in_one_sentence(ml_service: Service, tmp_path_factory: pytest.TempPathFactory) -> None:
-    taken = {"POLYWIRE_GRPC_PORT": str(ml_service.grpc_port)}
-    with pytest.raises(RuntimeError, match="is taken; set POLYWIRE_GRPC_PORT to another one"):  # noqa: SIM117
-        with running(tmp_path_factory.mktemp("taken"), scripted_config(), environment=taken):
-            pass
-
-
-def test_two_workers_share_the_port_and_the_models(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with running(tmp_path_factory.mktemp("two"), scripted_config(), workers=2, grpc=True) as service:
-        served = set()
-        for _ in range(12):
-            with grpc.insecure_channel(f"127.0.0.1:{service.grpc_port}") as channel:
-                call = MLServiceStub(channel).PredictModelStream(asked("hello", inputs="hi"))
-                assert "".join(map(content, call)) == "Hello 안녕하세요 👋🏽"
-        served = {line.split("gRPC listens")[0] for line in service.log.read_text().splitlines() if "listens" in line}
-        assert served
-        assert service.log.read_text().count("gRPC listens on") == 2

@@ -13,7 +13,7 @@ from tests.upstreams.scripted_http import serving
 
 URL = "https://api.openai.com"
 TRUST = {"trusted_endpoints": [r"^http://127\.0\.0\.1:\d+/.*$", r"^https://api\.openai\.com/.*$"]}
-ASKED = {"parameters": {"messages": [{"role": "user", "content": "hi"}], "_llm_interface": OPENAI}}
+ASKED: dict[str, Any] = {"parameters": {"messages": [{"role": "user", "content": "hi"}], "_llm_interface": OPENAI}}
 
 
 def key(name: str) -> dict[str, str]:
@@ -71,6 +71,28 @@ async def test_only_the_admin_key_creates_and_everybody_uses_what_it_made(tmp_pa
         assert remote.requests[0].headers["authorization"] == f"Bearer {KEY}"
         assert (await client.get(f"{ML}/connectors/{connector}", headers=key("alice"))).status_code == 404
         assert (await client.delete(f"{ML}/models/{model}", headers=key("alice"))).status_code == 403
+
+
+async def test_a_caller_cannot_send_the_connectors_key_to_another_trusted_host(tmp_path: Path) -> None:
+    async with (
+        serving(as_json(completion())) as meant,
+        serving(as_json(completion())) as other,
+        in_process(tmp_path, connectors=TRUST) as client,
+    ):
+        action = {"url": "http://${parameters.endpoint}/v1/${parameters.model}"}
+        parameters = {"endpoint": f"127.0.0.1:{meant.port}", "model": "m"}
+        body = openai_connector(URL, action=action, parameters=parameters)
+        connector = (await client.post(f"{ML}/connectors/_create", json=body)).json()["connector_id"]
+        body = {"name": "m", "function_name": "remote", "connector_id": connector}
+        model = (await client.post(f"{ML}/models/_register", json=body)).json()["model_id"]
+        for change in ({"endpoint": f"127.0.0.1:{other.port}"}, {"endpoint": "127.0.0.1"}, {"endpoint": "x@y"}):
+            asked = {"parameters": {**ASKED["parameters"], **change}}
+            for route in ("_predict", "_predict/stream"):
+                assert (await client.post(f"{ML}/models/{model}/{route}", json=asked)).status_code == 400
+        assert meant.requests == other.requests == []
+        asked = {"parameters": {**ASKED["parameters"], "model": "n/../o"}}
+        assert (await client.post(f"{ML}/models/{model}/_predict", json=asked)).status_code == 200
+        assert meant.requests[0].target == "/v1/n%2F..%2Fo"
 
 
 async def test_without_an_admin_key_only_this_machine_creates(tmp_path: Path) -> None:

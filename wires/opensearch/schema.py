@@ -71,7 +71,7 @@ def parse_connector(body: Mapping[str, Any], trust: Trust) -> Connector:
         actions=actions or None,
         backend_roles=[str(role) for role in _list(body, "backend_roles")] or None,
         access=_text(body, "access_mode"),
-        client_config=_object(body, "client_config"),
+        client_config=_client_config(body),
         provisioned_by=_text(body, "provisioned_by"),
     )
 
@@ -136,6 +136,14 @@ def _action(body: Any) -> Action:
         name=_text(body, "name"),
         supports_structured_output=True if body.get("supports_structured_output") is True else None,
     )
+
+
+def _client_config(body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """`read_timeout` bounds a stream's silence; the pool's sizes are the service's own."""
+    config = _object(body, "client_config")
+    if config and config.get("skip_ssl_verification") is True:
+        raise Unsupported("skip_ssl_verification is not supported: certificates are always verified.")
+    return config
 
 
 def _check_sigv4(credential: Mapping[str, str], parameters: Mapping[str, str]) -> None:
