@@ -66,4 +66,6 @@ class Cancellations:
 
     def _lost(self, prediction_id: str, reason: str) -> None:
         name = self._row.name
-        log.error("prediction %s of provider %r could not be cancelled and may go on: %s", prediction_id, name, reason)
+        log.error(
+            "a prediction (%s) of provider %r could not be cancelled and may go on: %s", prediction_id, name, reason
+        )

@@ -17,7 +17,8 @@ class Runner(BaseRunner):
         max_tokens: int = Input(description="At most this many characters", default=1000),
     ) -> Iterator[str]:
         if prompt == "silent":
-            time.sleep(60)
+            for _ in range(600):  # one long sleep could not be interrupted
+                time.sleep(0.1)
         text = system_prompt + ("tick " * 600 if prompt == "slow" else prompt)
         for count, character in enumerate(text[:max_tokens], start=1):
             yield character
