@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from replicate.client import Client
 
 from adapters.replicate import RECONNECTS
 from adapters.replicate_target import trusted
@@ -247,3 +248,13 @@ async def test_an_answer_that_has_ended_needs_no_stream(status: str, text: str, 
         assert fake.cancels == []
     assert said == text
     assert isinstance(error, expected)
+
+
+async def test_replicates_own_client_reads_the_fake_as_we_do() -> None:
+    async with replicate_fake(event_stream(recorded("replicate"))) as fake:
+        client = Client(api_token="any", base_url=fake.server.url)
+        events = await client.async_stream("meta/llama", input={"prompt": "Hi"})
+        text = "".join([str(event) async for event in events])
+        await client._async_client.aclose()
+    assert text == TEXT
+    assert fake.created.json == {"input": {"prompt": "Hi"}, "stream": True}

@@ -120,7 +120,7 @@ def test_metrics_with_one_count_are_usage() -> None:
     [("meta/llama", "/v1/models/meta/llama"), ("meta/llama:abc1", "/v1/models/meta/llama/versions/abc1")],
 )
 async def test_the_schema_is_read_once(model: str, path: str) -> None:
-    fields = {"properties": {"prompt": {}, "max_new_tokens": {}}}
+    fields: dict[str, Any] = {"properties": {"prompt": {}, "max_new_tokens": {}}}
     async with replicate_fake(event_stream(recorded("replicate")), schema=fields) as fake:
         provider = provider_for("replicate", fake.server.url)
         for _ in range(2):
@@ -131,7 +131,7 @@ async def test_the_schema_is_read_once(model: str, path: str) -> None:
 
 
 async def test_a_refused_input_makes_the_schema_be_read_again() -> None:
-    fields = {"properties": {"prompt": {}}}
+    fields: dict[str, Any] = {"properties": {"prompt": {}}}
     create = json_answer({"detail": "- input: prompt is required"}, 422)
     async with replicate_fake(event_stream(), schema=fields, create=create) as fake:
         provider = provider_for("replicate", fake.server.url)

@@ -3,13 +3,13 @@
 import time
 from collections.abc import Iterator
 
-from cog import BaseRunner, Input, current_scope, streaming
+from cog import BaseRunner, Input, current_scope, streaming  # type: ignore[import-untyped]  # cog ships no types
 
 
-class Runner(BaseRunner):
+class Runner(BaseRunner):  # type: ignore[misc]  # as above
     """`fail` breaks after one piece, `slow` goes on for a minute, `silent` never begins."""
 
-    @streaming
+    @streaming  # type: ignore[untyped-decorator]  # as above
     def run(
         self,
         prompt: str = Input(description="What to write back"),
