@@ -130,7 +130,7 @@ async def test_a_refusal_may_be_tried_again_and_cancels_nothing(refusal: Answer,
 
 
 async def test_a_connection_that_breaks_after_the_request_is_not_tried_again() -> None:
-    async with upstream("cog", Answer(ending="reset")) as remote:
+    async with upstream("cog", Answer(status=0, ending="reset")) as remote:
         _, _, error = await outcome(remote.events())
         cancel = await remote.server.wait_for("POST", "/cancel")
     assert not getattr(error, "retryable", True)

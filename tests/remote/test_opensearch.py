@@ -127,7 +127,7 @@ async def test_what_is_no_id_is_not_asked_for(model: str) -> None:
     ("payload", "said"),
     [
         (b'{"error": "Error from remote service: bad key"}', "Error from remote service: bad key"),
-        (b'{"error": "tab\there"}', "tab\there"),
+        (b'{"error": "say \\"no\\"\there"}', 'say "no"\there'),
         (b'{"error": "nested \\\\"quotes\\\\" end"}', 'nested \\\\"quotes\\\\" end'),
         (b'{"error": "{\\"error\\": {\\"message\\": \\"no\\"}}"}', '{"error": {"message": "no"}}'),
         (b'{"error": "Request failed"}', "Request failed"),

@@ -160,6 +160,23 @@ async def test_a_cut_stream_is_resumed_after_the_last_event() -> None:
     assert resumed.headers["last-event-id"] == "1795984714:1"
 
 
+async def test_a_stream_may_be_cut_often_while_it_goes_on() -> None:
+    cuts = [event_stream(piece, framing="close") for piece in PIECES]
+    async with replicate_fake(*cuts, event_stream(DONE)) as fake:
+        text, finished, error = await answered(fake)
+        assert len(fake.server.received("GET", "/streams/")) == len(PIECES) + 1 > RECONNECTS + 1
+    assert (text, error) == (TEXT, None)
+    assert finished is not None
+
+
+async def test_a_stream_that_is_none_is_named() -> None:
+    async with replicate_fake(Answer([recorded("replicate")], headers={"content-type": "text/html"})) as fake:
+        text, _, error = await answered(fake)
+        assert len(fake.cancels) == 1
+    assert (text, type(error)) == ("", UpstreamError)
+    assert "text/html instead of an event stream" in str(error)
+
+
 async def test_a_server_that_repeats_everything_does_not_double_the_text() -> None:
     first = event_stream(*PIECES[:3], ending="reset")
     async with replicate_fake(first, event_stream(recorded("replicate"))) as fake:

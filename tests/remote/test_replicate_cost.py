@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from gateway.errors import GatewayError
-from tests.remote.upstreams import Upstream, chat, provider_for, recorded
+from tests.remote.upstreams import Upstream, chat, provider_for
 from tests.upstreams.fake_server import Answer, json_answer
 from tests.upstreams.replicate_fake import ID, event_stream, output, replicate_fake
 
@@ -112,7 +112,7 @@ async def test_closing_gives_up_a_prediction_that_is_still_being_created(
 @pytest.mark.parametrize(
     ("create", "times"),
     [
-        (Answer(ending="reset"), 1),
+        (Answer(status=0, ending="reset"), 1),
         (json_answer({"detail": "overloaded"}, 503), 1),
         (json_answer({"detail": "later"}, 429, {"retry-after": "0"}), 3),
     ],
@@ -127,12 +127,18 @@ async def test_only_a_throttled_create_is_repeated(create: Answer, times: int) -
         assert len(fake.server.received("POST", "/predictions")) == times
 
 
-async def test_a_prediction_that_fails_before_its_first_token_is_not_made_again() -> None:
-    async with replicate_fake(event_stream(recorded("replicate")[:20], framing="close")) as fake:
+@pytest.mark.parametrize("stream_url", [None, "{base}/v1/streams/x"])
+async def test_a_prediction_that_fails_before_its_first_token_is_not_made_again(stream_url: str | None) -> None:
+    async with replicate_fake(event_stream(framing="close"), stream_url=stream_url) as fake:
+        answer = fake.answer
+        fake.server.answer = lambda request: (
+            json_answer({}, 503) if request.method == "GET" and ID in request.path else answer(request)
+        )
         provider = provider_for("replicate", fake.server.url)
-        with pytest.raises(GatewayError):
+        with pytest.raises(GatewayError) as caught:
             async with Upstream("replicate", provider, fake.server).opened(retries=2):
                 pass
         await provider.aclose()
         assert len(fake.server.received("POST", "llama/predictions")) == 1
         assert len(fake.cancels) == 1
+    assert not caught.value.retryable

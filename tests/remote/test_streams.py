@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -46,6 +47,18 @@ async def test_other_line_ends_and_comments_are_no_text(kind: ProviderType, line
     pieces = one_by_one(body.replace(b"\n", line_end))
     async with upstream(kind, Answer(pieces, headers=EVENT_STREAM)) as remote:
         text, finished, error = await outcome(remote.events())
+    assert (text, error) == (TEXT, None)
+    assert finished is not None
+
+
+@every_kind
+async def test_a_stream_ends_with_its_marker_and_not_with_its_connection(kind: ProviderType) -> None:
+    async with upstream(kind, Answer([recorded(kind)], headers=EVENT_STREAM, ending="hold")) as remote:
+        async with asyncio.timeout(2):
+            text, finished, error = await outcome(remote.events())
+        request = await remote.stream_request()
+        async with asyncio.timeout(2):
+            await request.closed.wait()
     assert (text, error) == (TEXT, None)
     assert finished is not None
 

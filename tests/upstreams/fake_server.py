@@ -23,7 +23,7 @@ class Answer:
     """`framing` says how the body's end is told; `ending` what happens after the last piece.
 
     `cut` closes without the end that the framing wants, `reset` aborts the connection, `hold` stays silent. With
-    framing `close` a cut looks like a whole body. Nothing is written before `after` is set.
+    framing `close` a cut looks like a whole body. Nothing is written before `after` is set; status 0 has no head.
     """
 
     pieces: Iterable[Piece] = ()
@@ -158,7 +158,8 @@ class _Connection(asyncio.Protocol):
         if answer.after is not None:
             await answer.after.wait()
         size = sum(len(piece) for piece in pieces if isinstance(piece, bytes))
-        self.transport.write(_head(answer, size + (answer.ending != "whole")))
+        if answer.status:
+            self.transport.write(_head(answer, size + (answer.ending != "whole")))
         for piece in pieces:
             if isinstance(piece, asyncio.Event):
                 await piece.wait()
