@@ -26,8 +26,10 @@ class WaitLimit:
         self._task: asyncio.Task[object] | None = None
         self._expired = False
 
-    async def within(self, seconds: float, awaitable: Awaitable[Result]) -> Result:
-        """The awaitable's result. Raises Waited after `seconds`, when the awaitable has been cancelled."""
+    async def within(self, seconds: float | None, awaitable: Awaitable[Result]) -> Result:
+        """The awaitable's result. Raises Waited after `seconds` (None: never), when the awaitable was cancelled."""
+        if seconds is None:
+            return await awaitable
         deadline = self._loop.time() + seconds
         self._deadline, self._task, self._expired = deadline, asyncio.current_task(), False
         if self._timer is None or self._timer.when() > deadline:
