@@ -26,6 +26,7 @@ from adapters.prompt import flatten
 from gateway.config import ProviderRow, Settings
 from gateway.errors import GatewayError, NotFound, UpstreamError, UpstreamTimeout
 from gateway.events import Delta, Finished, FinishReason, TextDelta
+from gateway.patience import Waited, WaitLimit
 from gateway.ports import Capabilities
 from gateway.request import ChatRequest
 
@@ -90,25 +91,23 @@ class OpenSearch:
                     f"Provider {self.name!r} answered with a web page instead of a stream; check its base_url.",
                     provider=self.name,
                 )
-            async with aclosing(read(response, self._row)) as pieces:
-                while piece := await self._piece(pieces):
-                    for text in decoder.feed(piece):
-                        yield text
-                    if decoder.ended:
-                        return
+            wait = WaitLimit()
+            try:
+                async with aclosing(read(response, self._row)) as pieces:
+                    while piece := await wait.within(self._idle, anext(pieces, b"")):
+                        for text in decoder.feed(piece):
+                            yield text
+                        if decoder.ended:
+                            return
+            except Waited:
+                raise UpstreamTimeout(
+                    f"Provider {self.name!r} sent nothing for {self._idle:g} s in the middle of its stream.",
+                    provider=self.name,
+                    retryable=False,
+                ) from None
+            finally:
+                wait.stop()
             decoder.finish()
-
-    async def _piece(self, pieces: AsyncGenerator[bytes, None]) -> bytes:
-        """The next bytes, none at the end. Raises UpstreamTimeout after `idle_seconds` of silence."""
-        try:
-            async with asyncio.timeout(self._idle):
-                return await anext(pieces, b"")
-        except TimeoutError:
-            raise UpstreamTimeout(
-                f"Provider {self.name!r} sent nothing for {self._idle:g} s in the middle of its stream.",
-                provider=self.name,
-                retryable=False,
-            ) from None
 
     def _post(self, path: str, body: bytes) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         # One piece with a length: the cluster parses each piece of a chunked request by itself.

@@ -4,6 +4,7 @@ A model's upstream id is `owner/name` (official models), `owner/name:version`, a
 `deployments/owner/name`. The key goes to the base_url's own origin and, if that is one of replicate.com's, to other
 https hosts of replicate.com; a stream anywhere else is not opened, its prediction is polled at the base_url instead.
 A prediction whose reader leaves is cancelled: closing its stream alone would stop neither the run nor its cost.
+A model that is cold takes minutes to begin: give its row a `first_event_seconds` that is long enough.
 The vendor names no reason but cancelled and error, so a whole answer's reason is always `stop`.
 """
 

@@ -48,11 +48,12 @@ def trusted(url: str, base_url: str) -> bool:
     """Whether the key of `base_url` may be sent to `url`."""
     try:
         there, here = URL(url), URL(base_url)
-        if there.origin() == here.origin():
+        if there.user is None and there.origin() == here.origin():
             return True
     except ValueError:
         return False
-    return there.scheme == "https" and _is_vendors(there.host) and here.scheme == "https" and _is_vendors(here.host)
+    safe = there.user is None and there.scheme == "https"
+    return safe and _is_vendors(there.host) and here.scheme == "https" and _is_vendors(here.host)
 
 
 def _is_vendors(host: str | None) -> bool:

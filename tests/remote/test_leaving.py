@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from gateway.config import ProviderType
+from gateway.errors import UpstreamTimeout
 from gateway.events import Finished, TextDelta
 from tests.remote.upstreams import EVENT_STREAM, KINDS, TEXT, Upstream, outcome, recorded, upstream
 from tests.upstreams.fake_server import Answer, Request
@@ -70,6 +71,19 @@ async def test_closing_the_generator_midway_closes_the_connection(kind: Provider
         request = await remote.stream_request()
         async with asyncio.timeout(1):
             await request.closed.wait()
+
+
+@every_kind
+async def test_losing_patience_is_leaving(kind: ProviderType) -> None:
+    async with upstream(kind, _answer(kind, "before the first token")) as remote:
+        with pytest.raises(UpstreamTimeout):
+            async with remote.opened(first_event=0.05):
+                pass
+        request = await remote.stream_request()
+        async with asyncio.timeout(1):
+            await request.closed.wait()
+        if kind != "opensearch":
+            await remote.server.wait_for("POST", "/cancel")
 
 
 @every_kind

@@ -119,6 +119,8 @@ async def test_a_prediction_without_a_stream_is_polled(monkeypatch: pytest.Monke
         ("https://replicate.com@evil.example/x", "https://api.replicate.com", False),
         ("https://stream.replicate.com/x", "https://gateway.example", False),
         ("http://127.0.0.1:10/x", "http://127.0.0.1:9", False),
+        ("http://user:word@127.0.0.1:9/x", "http://127.0.0.1:9", False),
+        ("https://user@stream.replicate.com/x", "https://api.replicate.com", False),
         ("http://169.254.169.254/latest", "https://api.replicate.com", False),
         ("file:///etc/passwd", "https://api.replicate.com", False),
         ("/v1/streams/x", "https://api.replicate.com", False),

@@ -50,6 +50,28 @@ async def test_leaving_while_a_refusal_is_on_its_way_cancels_nothing(caplog: pyt
     assert caplog.records == []
 
 
+async def test_leaving_a_prediction_that_is_polled_cancels_it() -> None:
+    polls = [{"status": "processing", "output": ["a"]}]
+    async with replicate_fake(stream_url=None, polls=polls) as fake:
+        provider = provider_for("replicate", fake.server.url)
+        events = provider.stream(chat())
+        await anext(events)
+        await events.aclose()
+        await fake.server.wait_for("POST", "/cancel")
+        await provider.aclose()
+
+
+async def test_a_prediction_that_has_gone_needs_no_cancellation(caplog: pytest.LogCaptureFixture) -> None:
+    async with replicate_fake(SILENT, cancel=lambda: json_answer({"detail": "not found"}, 404)) as fake:
+        provider = provider_for("replicate", fake.server.url)
+        events = provider.stream(chat())
+        await anext(events)
+        await events.aclose()
+        await provider.aclose()
+        assert len(fake.cancels) == 1
+    assert caplog.records == []
+
+
 async def test_closing_waits_for_the_cancellation() -> None:
     async with replicate_fake(SILENT) as fake:
         provider = provider_for("replicate", fake.server.url)

@@ -44,10 +44,10 @@ class Upstream:
         """A stream of the provider itself."""
         return self.provider.stream(chat(self.kind, **fields))
 
-    def opened(self, retries: int = 0) -> AbstractAsyncContextManager[EventStream[Any]]:
+    def opened(self, retries: int = 0, first_event: float = 5) -> AbstractAsyncContextManager[EventStream[Any]]:
         """A stream as wires open it."""
         meter = Meter("test", "model", self.provider.name)
-        return open_stream(self.events, model="model", meter=meter, patience=Patience(5, 5, retries))
+        return open_stream(self.events, model="model", meter=meter, patience=Patience(first_event, 5, retries))
 
 
 def chat(kind: str = "replicate", **fields: Any) -> ChatRequest:
