@@ -93,7 +93,7 @@ def purge(connection: sqlite3.Connection) -> None:
     connection.execute("DELETE FROM signals WHERE expires_at <= ?", (now,))
     expired = "SELECT name FROM logs WHERE expires_at <= ? LIMIT 50"
     connection.execute(
-        f"DELETE FROM entries WHERE seq IN (SELECT seq FROM entries WHERE log IN ({expired}) LIMIT 10000)",  # noqa: S608
+        f"DELETE FROM entries WHERE seq IN (SELECT seq FROM entries WHERE log IN ({expired}) LIMIT 10000)",  # noqa: S608 - constants
         (now,),
     )
     connection.execute(
