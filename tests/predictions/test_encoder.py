@@ -131,7 +131,12 @@ def test_every_event_has_a_known_name_and_a_rising_id_and_done_comes_once_and_la
 
 def test_a_stream_resumed_after_any_event_brings_exactly_the_rest() -> None:
     """Case Q1."""
-    events = [Started("id", "m", 1), *(TextDelta(f"a{RARE}\r") for _ in range(3)), TextDelta("\nhttps:"), DONE]
+    events: list[StreamEvent] = [
+        Started("id", "m", 1),
+        *(TextDelta(f"a{RARE}\r") for _ in range(3)),
+        TextDelta("\nhttps:"),
+        DONE,
+    ]
     whole = plain(encode(*events))
     for after in range(len(whole)):
         assert plain(encode(*events, after=after)) == whole[after + 1 :]
