@@ -69,6 +69,10 @@ class Predictions:
                 with suppress(GatewayError):
                     await self._store.delete(WORKER, self._worker)
 
+    def drain_soon(self) -> None:
+        """Begin to drain while others still read."""
+        self._tasks.start(self.drain())
+
     async def drain(self) -> None:
         """Take no more predictions and end those that run, so that their readers get a last event."""
         self._draining = True

@@ -16,6 +16,7 @@ from gateway.ports import Store
 from gateway.predictions import Predictions
 from wires import generate, openai, replicate, websocket
 from wires.base import Wire
+from wires.stopping import on_stop
 
 WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, replicate.WIRE, openai.WIRE)
 """The first wire whose `paths` match a path owns it."""
@@ -37,7 +38,8 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
             async with predictions.serving():
-                yield
+                with on_stop(predictions.drain_soon):
+                    yield
         finally:
             await gateway.aclose()
             await store.aclose()

@@ -17,6 +17,7 @@ from gateway.config import Kind, Limits, ModelRow, ProviderRow, Settings
 from gateway.ports import Provider
 from gateway.predictions import Predictions
 from stores import open_store
+from tests.predictions.caller import Caller
 from tests.running import ROOT, Service, running
 
 SCRIPT = ROOT / "tests" / "data" / "predictions.yaml"
@@ -87,3 +88,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with running(tmp_path_factory.mktemp("cluster"), cluster_config(), workers=2, environment=environment) as service:
         service.headers["authorization"] = f"Bearer {KEY}"
         yield service
+
+
+@pytest.fixture
+def caller(cluster: Service) -> Caller:
+    return Caller(cluster)

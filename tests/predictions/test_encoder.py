@@ -15,6 +15,7 @@ from replicate.stream import EventSource
 from gateway.errors import UpstreamError
 from gateway.events import Failed, Finished, FinishReason, ReasoningDelta, Started, StreamEvent, TextDelta
 from gateway.sse import SseDecoder
+from tests.predictions.events import joined, plain
 from wires.replicate.encoder import EventEncoder
 
 CREATED = 1795984714
@@ -31,20 +32,6 @@ def texts(*pieces: str) -> bytes:
     return encode(*(TextDelta(piece) for piece in pieces), DONE)
 
 
-def plain(body: bytes) -> list[tuple[str, str, str]]:
-    """(event, data, id) of each event, as the standard has it."""
-    found = []
-    for block in body.decode().split("\n\n"):
-        fields: dict[str, list[str]] = {}
-        for line in block.split("\n"):
-            if line and not line.startswith(":"):
-                name, _, value = line.partition(":")
-                fields.setdefault(name, []).append(value.removeprefix(" "))
-        if "data" in fields:
-            found.append((fields["event"][0], "\n".join(fields["data"]), fields["id"][0]))
-    return found
-
-
 def ours(body: bytes) -> list[tuple[str, str, str]]:
     decoder = SseDecoder()
     events = [event for n in range(len(body)) for event in decoder.feed(body[n : n + 1])]
@@ -57,10 +44,6 @@ def python_client(body: bytes) -> list[tuple[str, str, str]]:
     response = httpx.Response(200, content=pieces, headers={"content-type": "text/event-stream"})
     source = EventSource(client=None, response=response)  # type: ignore[arg-type]  # it fetches files only
     return [(event.event.value, event.data, event.id) for event in source]
-
-
-def joined(events: list[tuple[str, str, str]]) -> str:
-    return "".join(data for event, data, _ in events if event == "output")
 
 
 def test_the_frames_are_the_documented_ones() -> None:
