@@ -132,6 +132,12 @@ class Gateway:
         """The speech provider of `target`, for `speak`."""
         return cast(SpeechProvider, self._provider(target.provider, "speech"))
 
+    def demand_room(self) -> None:
+        """Raises RateLimited when every stream is in use."""
+        most = self.settings.limits.streams
+        if self._open >= most:
+            raise RateLimited(f"All {most} streams are in use; try again in a moment.", retry_after=1)
+
     async def aclose(self) -> None:
         """Close every provider that was built."""
         providers, self._providers = self._providers, {}
@@ -149,9 +155,7 @@ class Gateway:
         wire: str,
         patience: Patience | None = None,
     ) -> AsyncIterator[EventStream[Any]]:
-        limits = self.settings.limits
-        if self._open >= limits.streams:
-            raise RateLimited(f"All {limits.streams} streams are in use; try again in a moment.", retry_after=1)
+        self.demand_room()
         self._open += 1
         patience = patience or self._patience(target.provider)
         meter = Meter(wire, target.model.id, target.provider.name)

@@ -33,7 +33,7 @@ SWEEP_SECONDS = 2.0
 CANCEL_SECONDS = 3.0
 """How long a cancel waits for the run to stop; a run that cannot is ended without it."""
 STOP_SECONDS = 2.0
-MOST_SWEPT = 1000
+SWEPT_AT_ONCE = 500
 
 Observer = Callable[[Prediction], Coroutine[Any, Any, None]]
 
@@ -243,7 +243,11 @@ class Predictions:
 
     async def _sweep(self) -> None:
         """End what dead workers left behind."""
-        for document in await self._store.list(RUN, owner=None, limit=MOST_SWEPT):
+        documents: tuple[Document, ...] = ()
+        oldest: str | None = None
+        while page := await self._store.list(RUN, owner=None, limit=SWEPT_AT_ONCE, before=oldest):
+            documents, oldest = (*documents, *page), page[-1].key
+        for document in documents:
             if await self._abandoned(document):
                 error = InternalError("The worker that ran this prediction died; create it again.", code="worker_died")
                 if (ended := await self._settle(document.key, Failed(error))) is not None:
