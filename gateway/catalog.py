@@ -6,6 +6,7 @@ It builds a provider when it is first needed and closes them all.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from typing import Any, cast
 from gateway.config import Kind, ModelRow, ProviderRow, Settings
 from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, RateLimited, Unsupported
 from gateway.events import AudioDelta, AudioEvent, Failed, Finished, FinishReason, StreamEvent, Usage
-from gateway.ports import ChatProvider, Provider, SpeechProvider, TranscriptionProvider
+from gateway.ports import ChatProvider, Provider, SpeechProvider, TranscriptionProvider, Warmable
 from gateway.request import ChatRequest, Image, SpeechRequest, Text, TranscriptionRequest
 from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
 from gateway.streams import EventStream, Patience, open_stream
@@ -45,7 +46,12 @@ class Gateway:
         self._models = {row.id: row for row in settings.models}
         self._providers: dict[tuple[str, Kind], Provider] = {}
         self._open = 0
-        self.draining = False
+        self._busy_since = self._idle_since = time.time()
+
+    @property
+    def activity(self) -> tuple[bool, float]:
+        """Whether streams are at work, and since when that is so, in Unix seconds."""
+        return (True, self._busy_since) if self._open else (False, self._idle_since)
 
     def models(self) -> Iterable[ModelRow]:
         """Every model that a client may name, in the order of the configuration."""
@@ -138,6 +144,18 @@ class Gateway:
         if self._open >= most:
             raise RateLimited(f"All {most} streams are in use; try again in a moment.", retry_after=1)
 
+    async def warm(self) -> None:
+        """Load the embedded models that are configured (`local.warm`), so that no caller waits for them."""
+        rows = [row for row in self._models.values() if self._rows[row.provider].type == "local"]
+        for row in rows if self.settings.local.warm else ():
+            try:
+                provider = self._provider(self._rows[row.provider], row.kind)
+                if isinstance(provider, Warmable):
+                    await provider.warm()
+            except GatewayError as error:
+                # Whoever asks for the model is told the same; the other models are served.
+                log.warning("model %r is not ready: %s", row.id, error.message)
+
     async def aclose(self) -> None:
         """Close every provider that was built."""
         providers, self._providers = self._providers, {}
@@ -156,6 +174,8 @@ class Gateway:
         patience: Patience | None = None,
     ) -> AsyncIterator[EventStream[Any]]:
         self.demand_room()
+        if self._open == 0:
+            self._busy_since = time.time()
         self._open += 1
         patience = patience or self._patience(target.provider)
         meter = Meter(wire, target.model.id, target.provider.name)
@@ -164,6 +184,8 @@ class Gateway:
                 yield events
         finally:
             self._open -= 1
+            if self._open == 0:
+                self._idle_since = time.time()
 
     def _patience(self, row: ProviderRow) -> Patience:
         limits = self.settings.limits

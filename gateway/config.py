@@ -158,6 +158,7 @@ DEFAULT_PROVIDERS = (ProviderRow(name="local", type="local"),)
 DEFAULT_MODELS = (
     ModelRow(id="default", provider="local", upstream="chat"),
     ModelRow(id="polywire/chat", provider="local", upstream="chat"),
+    ModelRow(id="tgi", provider="local", upstream="chat"),
     ModelRow(id="voice", provider="local", upstream="speech", kind="speech"),
     ModelRow(id="transcriber", provider="local", upstream="transcription", kind="transcription"),
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 
 from gateway.errors import Conflict
-from gateway.speaker import Speaker
+from gateway.pieces import SpokenPieces
 from gateway.waiting import Signal
 
 MOST_WAITING = 8
-"""Writes that may wait for the speaker before `append` waits."""
+"""Writes that may wait for the speaker before the next one waits."""
 
 
 class SpeechFeed:
@@ -43,7 +43,7 @@ class SpeechFeed:
         self._writes.clear()
         self._signal.changed()
 
-    async def say_to(self, speaker: Speaker) -> None:
+    async def say_to(self, pieces: SpokenPieces) -> None:
         """Pass everything on until the end."""
         while True:
             await self._signal.until(lambda: self._writes or self._ended)
@@ -52,10 +52,10 @@ class SpeechFeed:
             write = self._writes.popleft()
             self._signal.changed()
             if write is None:
-                speaker.flush()
+                pieces.flush()
             else:
-                await speaker.say(write)
-        speaker.end()
+                await pieces.say(write)
+        pieces.end()
 
     async def _write(self, write: str | None) -> None:
         if self._ended and not self._closed:

@@ -65,7 +65,7 @@ async def speak_feed(
     """The text of `feed` as audio while it is written; `request.text` is not used. Raises what the provider raises."""
     speaker = Speaker(provider, request, heard or HeardText(), patience=patience or Patience())
     try:
-        async with aclosing(_merged(speaker, Lane(), feed.say_to(speaker))) as events:
+        async with aclosing(_merged(speaker, Lane(), feed.say_to(speaker.text))) as events:
             async for event in events:
                 if isinstance(event, AudioStart | AudioDelta):
                     yield event
@@ -84,8 +84,8 @@ async def speak(
     """The events of a chat with the audio of its text between them; `request` says all but the text.
 
     Every event of the chat passes at once, the terminal event comes after the last audio. Reasoning is not spoken.
-    When the voice fails, the chat is stopped and `Failed` with the voice's error follows the text that was read. When
-    the chat fails, audio that was not yet taken is dropped and the chat's `Failed` follows.
+    When the voice fails, the chat is stopped; when the chat fails, the voice is: text that was read and audio that was
+    made until then still pass, text that waited for the voice is dropped, and `Failed` with the error is the end.
     A format that cannot be made raises InvalidRequest before the first event.
     """
     heard = heard or HeardText()
@@ -103,8 +103,8 @@ async def speak(
 
 
 async def _say_all(speaker: Speaker, text: str) -> None:
-    await speaker.say(text)
-    speaker.end()
+    await speaker.text.say(text)
+    speaker.text.end()
 
 
 async def _read_chat(
@@ -117,14 +117,16 @@ async def _read_chat(
                 raise event.error
             if isinstance(event, Finished):
                 terminals.append(event)
-                speaker.end()
+                speaker.text.end()
                 return
             lane.append(event)
             speaker.signal.changed()
             if isinstance(event, TextDelta):
-                await speaker.say(event.text)
+                await speaker.text.say(event.text)
             if len(lane) >= MOST_EVENTS_AHEAD:
+                speaker.text.stop_clock()
                 await speaker.signal.until(lambda: len(lane) < MOST_EVENTS_AHEAD)
+                speaker.text.wind_clock()
     raise Truncated("The chat ended without a terminal event; the answer is incomplete.")
 
 
@@ -133,7 +135,7 @@ async def _merged(
 ) -> AsyncGenerator[StreamEvent, None]:
     """What `writing` puts into `lane`, and the speaker's audio when there is nothing of that.
 
-    Raises GatewayError when either side fails, after what is in the lane already.
+    Raises GatewayError when either side fails, after what was read and made until then.
     """
     tasks = [asyncio.create_task(writing), asyncio.create_task(speaker.run())]
     for task in tasks:
@@ -154,9 +156,11 @@ async def _merged(
         await _stop(tasks)
         while lane:
             yield lane.popleft()
+        while speaker.has_audio:
+            yield speaker.take()
         raise _as_gateway_error(failure)
     finally:
-        speaker.stop_clock()
+        speaker.text.stop_clock()
         await _stop(tasks)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,13 +15,19 @@ from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import Store
 from gateway.predictions import Predictions
-from wires import generate, openai, replicate, websocket
+from wires import generate, openai, playground, replicate, sagemaker, websocket
 from wires.base import Wire
 from wires.stopping import on_stop
 
-WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, replicate.WIRE, openai.WIRE)
+WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, *sagemaker.WIRES, replicate.WIRE, openai.WIRE)
 """The first wire whose `paths` match a path owns it."""
-ROUTERS: tuple[APIRouter, ...] = (*websocket.ROUTERS, *replicate.ROUTERS, *openai.ROUTERS)
+ROUTERS: tuple[APIRouter, ...] = (
+    *websocket.ROUTERS,
+    *sagemaker.ROUTERS,
+    *replicate.ROUTERS,
+    *openai.ROUTERS,
+    playground.router,
+)
 
 
 def wire_of(path: str) -> Wire:
@@ -36,11 +43,14 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(gateway.warm())
         try:
             async with predictions.serving():
                 with on_stop(predictions.drain_soon):
                     yield
         finally:
+            warming.cancel()
+            await asyncio.wait([warming])
             await gateway.aclose()
             await store.aclose()
 
@@ -91,7 +101,7 @@ def _add_catch_all(app: FastAPI) -> None:
         return response
 
     methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
-    for prefix in ("/v1",):
+    for prefix in ("/v1", "/invocations", "/endpoints", "/lambda"):
         app.add_route(f"{prefix}/{{path:path}}", unknown, methods=methods, include_in_schema=False)
 
 

@@ -50,9 +50,10 @@ Job = BareSpeech | ChatTurn | FedSpeech | WholeSpeech
 class Connection:
     """Serves one accepted socket until its client leaves."""
 
-    def __init__(self, socket: WebSocket, gateway: Gateway, wire: str) -> None:
+    def __init__(self, socket: WebSocket, gateway: Gateway, wire: str, *, json_in_binary: bool = False) -> None:
         self._socket = socket
         self._gateway, self._wire = gateway, wire
+        self._json_in_binary = json_in_binary
         self._limits = gateway.settings.limits
         self._outbox = Outbox(socket.send, self._limits.send_stall_seconds)
         self._conversation = Conversation()
@@ -100,15 +101,20 @@ class Connection:
         """Do what one message says; what is wrong with it is answered and leaves the socket open."""
         turn_id = None
         try:
-            text = message.get("text")
-            if text is None:
-                raise Unsupported("Binary frames are not understood here; send JSON messages or text.")
-            said = parse(text)
+            said = parse(self._text(message))
             turn_id = None if isinstance(said, str) else getattr(said, "id", None)
             await self._obey(said)
         except GatewayError as error:
             frame = error_frame(error)
             await self._outbox.json(frame if turn_id is None else frame | {"id": turn_id, "seq": 0})
+
+    def _text(self, message: Message) -> str:
+        text = message.get("text")
+        if text is None and self._json_in_binary:
+            return bytes(message.get("bytes") or b"").decode("utf-8", "replace")
+        if text is None:
+            raise Unsupported("Binary frames are not understood here; send JSON messages or text.")
+        return str(text)
 
     async def _obey(self, said: ClientMessage | str) -> None:
         match said:
