@@ -8,8 +8,9 @@ import socket
 from aiohttp import ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from gateway.addresses import is_public
 from gateway.errors import InvalidRequest
-from gateway.trust import is_public, parse_address
+from gateway.trust import parse_address
 
 
 class PublicResolver(AbstractResolver):

@@ -208,6 +208,10 @@ class Gateway:
         """The speech provider of `target`, for `speak`."""
         return cast(SpeechProvider, self._provider(target.provider, "speech"))
 
+    def demand_room(self) -> None:
+        """Raises RateLimited when every stream is in use."""
+        self._slots.demand()
+
     async def warm(self) -> None:
         """Load the embedded models that are configured (`local.warm`), so that no caller waits for them."""
         rows = [row for row in self._models.values() if self._rows[row.provider].type == "local"]

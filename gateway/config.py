@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.config_errors import ConfigError, explain
-from gateway.connector_settings import ConnectorSettings
+from gateway.connector_settings import ConnectorSettings, RegularExpression
 
 Kind = Literal["chat", "speech", "transcription"]
 Dialect = Literal["openai", "tgi", "lmi"]
@@ -130,6 +130,13 @@ class LambdaSettings(_Strict):
     require_sha256: bool = False
 
 
+class WebhookSettings(_Strict):
+    """Where a prediction's webhooks may go: nowhere until a pattern trusts the target's whole URL."""
+
+    trusted_endpoints: tuple[RegularExpression, ...] = ()
+    allow_loopback: bool = False
+
+
 DEFAULT_PROVIDERS = (ProviderRow(name="local", type="local"),)
 DEFAULT_MODELS = (
     ModelRow(id="default", provider="local", upstream="chat"),
@@ -163,6 +170,9 @@ class Settings(BaseSettings):
     limits: Limits = Limits()
     local: LocalSettings = LocalSettings()
     connectors: ConnectorSettings = ConnectorSettings()
+    webhooks: WebhookSettings = WebhookSettings()
+    webhook_secret: SecretStr | None = Field(default=None, validation_alias=_named("POLYWIRE_WEBHOOK_SECRET"))
+    public_url: str | None = Field(default=None, validation_alias=_named("POLYWIRE_PUBLIC_URL"), pattern=r"^https?://")
     function_url: LambdaSettings = Field(
         default=LambdaSettings(), validation_alias=AliasChoices("lambda", "function_url", "POLYWIRE__LAMBDA")
     )
@@ -252,6 +262,7 @@ def _sections() -> dict[str, type[BaseModel]]:
         "local": LocalSettings,
         "lambda": LambdaSettings,
         "connectors": ConnectorSettings,
+        "webhooks": WebhookSettings,
     }
 
 

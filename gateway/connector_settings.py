@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+    return pattern
+
+
+RegularExpression = Annotated[str, AfterValidator(_compiles)]
 
 TRUSTED = (
     r"^https://api\.openai\.com/.*$",
@@ -26,18 +38,8 @@ class ConnectorSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    trusted_endpoints: tuple[str, ...] = TRUSTED
-    private_endpoints: tuple[str, ...] = ()
+    trusted_endpoints: tuple[RegularExpression, ...] = TRUSTED
+    private_endpoints: tuple[RegularExpression, ...] = ()
     stream_enabled: bool = True
     remote_inference_enabled: bool = True
     streams: int = Field(default=320, gt=0)
-
-    @field_validator("trusted_endpoints", "private_endpoints")
-    @classmethod
-    def _compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
-        return patterns

@@ -22,11 +22,15 @@ class Slots:
         """Whether streams are at work, and since when that is so, in Unix seconds."""
         return (True, self._busy_since) if self._taken else (False, self._idle_since)
 
+    def demand(self) -> None:
+        """Raises RateLimited when all are taken."""
+        if self._taken >= self._most:
+            raise RateLimited(f"All {self._most} streams are in use; try again in a moment.", retry_after=1)
+
     @contextmanager
     def take(self) -> Iterator[None]:
         """One slot for the length of the block. Raises RateLimited when all are taken."""
-        if self._taken >= self._most:
-            raise RateLimited(f"All {self._most} streams are in use; try again in a moment.", retry_after=1)
+        self.demand()
         if self._taken == 0:
             self._busy_since = time.time()
         self._taken += 1

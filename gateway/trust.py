@@ -11,16 +11,14 @@ import ipaddress
 import re
 from urllib.parse import SplitResult, urlsplit
 
+from gateway.addresses import Address, is_public
 from gateway.config import Settings
 from gateway.errors import InvalidRequest
 
 UNTRUSTED = "Connector URL is not matching the trusted connector endpoint regex"
 SANE_URL = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
-NAT64 = ipaddress.ip_network("64:ff9b::/96")
 SOMEWHERE = "host.invalid"
 """Stands for any host: an expression that matches it too names none."""
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Trust:
@@ -70,17 +68,6 @@ def parse_address(host: str) -> Address | None:
         return ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return _loose_ipv4(host)
-
-
-def is_public(address: Address) -> bool:
-    """Whether `address`, or the IPv4 address wrapped in it, is everybody's."""
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
-        if address in NAT64:
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(inner)
-    return address.is_global and not address.is_multicast
 
 
 def refuse_private(host: str) -> None:

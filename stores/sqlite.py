@@ -46,7 +46,7 @@ class SqliteStore:
             now = time.time()
             _forget_expired(connection, kind, key, now)
             row = connection.execute(
-                "INSERT INTO documents (kind, key, value, owner, version, created_at, expires_at)"  # noqa: S608
+                "INSERT INTO documents (kind, key, value, owner, version, created_at, expires_at)"  # noqa: S608 - constants
                 " VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value,"
                 " owner = excluded.owner, version = version + 1, expires_at = excluded.expires_at"
                 f" RETURNING {DOCUMENT}",
@@ -61,7 +61,7 @@ class SqliteStore:
             now = time.time()
             _forget_expired(connection, kind, key, now)
             row = connection.execute(
-                "INSERT INTO documents (kind, key, value, owner, version, created_at, expires_at)"  # noqa: S608
+                "INSERT INTO documents (kind, key, value, owner, version, created_at, expires_at)"  # noqa: S608 - constants
                 f" VALUES (?, ?, ?, ?, 1, ?, ?) ON CONFLICT (kind, key) DO NOTHING RETURNING {DOCUMENT}",
                 (kind, key, value, owner, now, _expiry(now, ttl)),
             ).fetchone()
@@ -85,7 +85,7 @@ class SqliteStore:
         def job(connection: sqlite3.Connection) -> Document | None:
             now = time.time()
             row = connection.execute(
-                "UPDATE documents SET value = ?, version = version + 1, expires_at = coalesce(?, expires_at)"  # noqa: S608
+                "UPDATE documents SET value = ?, version = version + 1, expires_at = coalesce(?, expires_at)"  # noqa: S608 - constants
                 f" WHERE kind = ? AND key = ? AND version = ? AND {ALIVE} RETURNING {DOCUMENT}",
                 (value, _expiry(now, ttl), kind, key, version, now),
             ).fetchone()

@@ -14,15 +14,24 @@ from starlette.responses import Response
 from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import Store
-from wires import generate, openai, opensearch, playground, sagemaker, websocket
+from gateway.predictions import Predictions
+from wires import generate, openai, opensearch, playground, replicate, sagemaker, websocket
 from wires.base import Wire
-from wires.draining import on_stop_signal
+from wires.stopping import on_stop
 
-WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, *sagemaker.WIRES, openai.WIRE, opensearch.WIRE)
+WIRES: tuple[Wire, ...] = (
+    generate.WIRE,
+    websocket.WIRE,
+    *sagemaker.WIRES,
+    replicate.WIRE,
+    openai.WIRE,
+    opensearch.WIRE,
+)
 """The first wire whose `paths` match a path owns it."""
 ROUTERS: tuple[APIRouter, ...] = (
     *websocket.ROUTERS,
     *sagemaker.ROUTERS,
+    *replicate.ROUTERS,
     *openai.ROUTERS,
     *opensearch.ROUTERS,
     playground.router,
@@ -35,15 +44,19 @@ def wire_of(path: str) -> Wire:
 
 
 def create_app(gateway: Gateway, store: Store) -> FastAPI:
-    """The FastAPI application with every wire's routes; with it begins and ends the gRPC server, and all is closed."""
+    """The FastAPI application with every wire's routes; it runs the predictions and the gRPC server, and closes all."""
     ml_streams = opensearch.StreamPool(gateway)
+    predictions = Predictions(store, gateway.settings.limits)
+    webhooks = replicate.Webhooks(gateway.settings, store, predictions)
+    predictions.observers.append(webhooks.deliver)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         warming = asyncio.create_task(gateway.warm())
         try:
-            async with _grpc(ml_streams):
-                yield
+            async with predictions.serving(), _grpc(ml_streams):
+                with on_stop(predictions.drain_soon):
+                    yield
         finally:
             warming.cancel()
             await asyncio.wait([warming])
@@ -53,6 +66,9 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
     app = FastAPI(title="Polywire", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.gateway = gateway
     app.state.ml_streams = ml_streams
+    app.state.store = store
+    app.state.predictions = predictions
+    app.state.webhooks = webhooks
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(GatewayError, _gateway_error)
@@ -78,7 +94,7 @@ async def _grpc(ml_streams: opensearch.StreamPool) -> AsyncIterator[None]:
         server.drain()
 
     try:
-        with on_stop_signal(drain):
+        with on_stop(drain):
             yield
     finally:
         await server.stop()

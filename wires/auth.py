@@ -23,8 +23,8 @@ from gateway.config import Settings
 from gateway.errors import Forbidden, GatewayError, Unauthorized
 from wires.base import Wire
 
-OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/.*)?|v1/streams/[^/]+)")
-"""Health, the page (which holds nothing) and Replicate's stream URLs, which are unguessable capabilities."""
+OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/.*)?|v1/(streams|files)/[^/]+)")
+"""Health, the page (which holds nothing) and Replicate's stream and file URLs, which are unguessable capabilities."""
 KEY_PROTOCOL = "openai-insecure-api-key."
 SIGV4 = re.compile(r"AWS4-HMAC-SHA256 .*?Credential=([^/,\s]+)/")
 
@@ -46,6 +46,7 @@ class AuthMiddleware:
         except GatewayError as error:
             await self._refuse(error, scope, receive, send)
             return
+        scope.setdefault("state", {})["owner"] = caller.key
         token = current_caller.set(caller)
         try:
             await self.app(scope, receive, send)
@@ -75,7 +76,7 @@ class Policy:
         self._origins = settings.origins
 
     def admit(self, scope: Scope) -> Caller:
-        """Raise unless this request may go on; say who it is from."""
+        """Who asks. Raises Unauthorized or Forbidden unless the request may go on."""
         headers = Headers(scope=scope)
         if scope["type"] == "websocket":
             self._check_origin(headers)
