@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect
 
 from tests.opensearch.cluster import (
     KEY,
@@ -55,6 +56,18 @@ async def test_generate_talks_to_a_registered_model(cluster: Cluster) -> None:
         assert answer.text == "ok"
         sent = json.loads(remote.requests[0].body)["messages"]
         assert sent == [{"role": "user", "content": 'a "quoted" ${parameters.model}'}]
+
+
+async def test_a_socket_and_a_prediction_talk_to_a_registered_model(cluster: Cluster) -> None:
+    async with serving(streamed(*chat("ok"))) as remote:
+        model = await cluster.register(openai_connector(remote.url))
+        async with connect(f"{cluster.service.ws_url}/ws") as socket:
+            await socket.send(json.dumps({"type": "chat", "text": "hi", "model": model, "speak": False}))
+            messages = [json.loads(await socket.recv()) for _ in range(3)]
+            assert [message["type"] for message in messages] == ["started", "text", "finished"]
+        body = {"version": model, "input": {"prompt": "hi"}}
+        answer = await cluster.client.post("/v1/predictions", json=body, headers={"prefer": "wait"})
+        assert "".join(answer.json()["output"]) == "ok"
 
 
 async def test_a_whole_conversation_reaches_bedrock(cluster: Cluster) -> None:
