@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -65,3 +65,54 @@ class TranscriptionProvider(Protocol):
 
 
 Provider = ChatProvider | SpeechProvider | TranscriptionProvider
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A stored JSON value. `version` rises with every change; `owner` is the hashed id of the key that created it."""
+
+    key: str
+    value: bytes
+    owner: str
+    version: int
+    created_at: float
+
+
+class Store(Protocol):
+    """State that outlives a request, shared by all workers (and, on Redis, by all replicas).
+
+    Documents are values by kind and key. Logs are append-only event lists that can be read while they grow. Signals
+    reach every worker's subscribers within 100 ms and are lost when nobody listens. Times are in Unix seconds.
+    """
+
+    async def put(self, kind: str, key: str, value: bytes, *, owner: str, ttl: float | None = None) -> Document:
+        """Create or replace a document, forgotten after `ttl` seconds."""
+        ...
+
+    async def get(self, kind: str, key: str) -> Document | None: ...
+
+    async def replace(self, kind: str, key: str, value: bytes, *, version: int) -> Document | None:
+        """Change a document only if it still has `version`; None when it has not: of two racers one wins."""
+        ...
+
+    async def delete(self, kind: str, key: str) -> bool: ...
+
+    async def list(self, kind: str, *, owner: str | None, limit: int, before: str | None = None) -> Sequence[Document]:
+        """The newest documents first, older than the document `before` if given; every owner's when `owner` is None."""
+        ...
+
+    async def append(self, log: str, entries: Sequence[bytes], *, last: bool = False, ttl: float | None = None) -> int:
+        """Add entries; gives the position of the last one (from 1). `last` closes the log; a closed one raises Conflict."""
+        ...
+
+    def follow(self, log: str, after: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
+        """Every entry after position `after`, then more as they come, until the log is closed. No gap, no double."""
+        ...
+
+    async def signal(self, channel: str, message: bytes) -> None: ...
+
+    def signals(self, channel: str) -> AsyncGenerator[bytes, None]:
+        """Messages sent to `channel` from now on."""
+        ...
+
+    async def aclose(self) -> None: ...

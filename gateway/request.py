@@ -14,7 +14,11 @@ from typing import Any
 from gateway.events import AudioFormat
 
 DEFAULT_FORMAT = AudioFormat()
-EMPTY: Mapping[str, Any] = MappingProxyType({})
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+def _nothing() -> Mapping[str, Any]:
+    return _EMPTY
 
 
 class Role(StrEnum):
@@ -131,8 +135,8 @@ class ChatRequest:
     response_format: Mapping[str, Any] | None = None
     reasoning_effort: str | None = None
     user: str | None = None
-    options: Mapping[str, Any] = field(default=EMPTY)
-    extra: Mapping[str, Any] = field(default=EMPTY)
+    options: Mapping[str, Any] = field(default_factory=_nothing)
+    extra: Mapping[str, Any] = field(default_factory=_nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,7 @@ class SpeechRequest:
     format: AudioFormat = DEFAULT_FORMAT
     speed: float = 1.0
     instructions: str | None = None
-    options: Mapping[str, Any] = field(default=EMPTY)
+    options: Mapping[str, Any] = field(default_factory=_nothing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,4 +166,4 @@ class TranscriptionRequest:
     language: str | None = None
     prompt: str | None = None
     temperature: float | None = None
-    options: Mapping[str, Any] = field(default=EMPTY)
+    options: Mapping[str, Any] = field(default_factory=_nothing)

@@ -6,8 +6,10 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -35,12 +37,20 @@ access_log = logging.getLogger("polywire.access")
 
 @dataclass(slots=True)
 class RequestScope:
-    """What is known of the request that is being served; `logged` is set once its line has been written."""
+    """What is known of the request that is being served.
+
+    `logged` is set once its line has been written; `code` is the error code of a refusal. `refusal` is an answer that
+    replaces the one on its way, and `closers` run when the request ends: both serve the API whose answers and
+    generators BentoML, not we, handle.
+    """
 
     request_id: str
     wire: str
     started_at: float = field(default_factory=time.perf_counter)
     logged: bool = False
+    code: str | None = None
+    refusal: Any = None
+    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
 
 current_request: ContextVar[RequestScope | None] = ContextVar("polywire_request", default=None)
@@ -175,7 +185,7 @@ def write_access_line(
     access_log.info(json.dumps({key: value for key, value in line.items() if value is not None}))
 
 
-def log_refusal(request: RequestScope, status: int, code: str) -> None:
+def log_refusal(request: RequestScope, status: int) -> None:
     """One JSON line for a request that was refused before a stream began."""
     if request.logged:
         return
@@ -186,7 +196,7 @@ def log_refusal(request: RequestScope, status: int, code: str) -> None:
         "wire": request.wire,
         "outcome": "failed",
         "status": status,
-        "code": code,
+        "code": request.code,
         "duration_ms": _rounded((time.perf_counter() - request.started_at) * 1000),
     }
     access_log.info(json.dumps(line))

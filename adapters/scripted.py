@@ -1,0 +1,168 @@
+"""Plays a script of events, errors and delays: the double that tests use, and a provider for demonstrations.
+
+Row: `path`, a YAML file that maps an upstream id to its steps. The upstream id `echo` says the prompt back.
+Steps: `{text: ...}`, `{reasoning: ...}`, `{tool: {id, name, arguments}}`, `{delay: seconds}`, `{silence: true}`,
+`{error: {status, message}}`, `{fault: message}` (an exception of no known kind), `{finish: stop, usage: {...}}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from array import array
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gateway.config import ProviderRow, Settings
+from gateway.errors import GatewayError, NotFound
+from gateway.events import (
+    AudioDelta,
+    AudioEvent,
+    AudioFormat,
+    AudioStart,
+    Delta,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    Usage,
+)
+from gateway.ports import Capabilities, SpeechLimits
+from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
+
+RATE = 24_000
+SECONDS_PER_CHARACTER = 0.06
+PIECE_SECONDS = 0.1
+
+
+class Silence(Enum):
+    """A step that waits until the stream is closed."""
+
+    FOR_EVER = "for ever"
+
+
+Step = Delta | Finished | Exception | float | Silence
+Steps = Iterable[Step]
+
+
+class ScriptedChat:
+    """A `ChatProvider` whose answers are given. `opened` and `closed` count its generators."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, row: ProviderRow, settings: Settings, scripts: dict[str, Steps] | None = None) -> None:
+        self.name = row.name
+        self._scripts = scripts if scripts is not None else _load(row.path)
+        self.opened = 0
+        self.closed = 0
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+        steps = self._scripts.get(request.model)
+        if steps is None:
+            if request.model != "echo":
+                raise NotFound(f"There is no script {request.model!r}.", provider=self.name, code="model_not_found")
+            steps = echo(request)
+        self.opened += 1
+        try:
+            for step in steps:
+                match step:
+                    case float() | int():
+                        await asyncio.sleep(step)
+                    case Silence():
+                        await asyncio.Event().wait()
+                    case Exception():
+                        raise step
+                    case _:
+                        yield step
+        finally:
+            self.closed += 1
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+class ScriptedSpeech:
+    """A `SpeechProvider` that hums: a 440 Hz tone whose length goes with the text's."""
+
+    limits = SpeechLimits(characters=4096)
+
+    def __init__(self, row: ProviderRow, settings: Settings) -> None:
+        self.name = row.name
+
+    async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[AudioEvent, None]:
+        yield AudioStart(AudioFormat(rate=RATE))
+        samples = int(RATE * SECONDS_PER_CHARACTER * len(request.text) / request.speed)
+        piece = int(RATE * PIECE_SECONDS)
+        for start in range(0, samples, piece):
+            await asyncio.sleep(0)
+            yield AudioDelta(_tone(start, min(piece, samples - start)))
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+class ScriptedTranscription:
+    """A `TranscriptionProvider` that hears its script's text, whatever was said."""
+
+    def __init__(self, row: ProviderRow, settings: Settings) -> None:
+        self.name = row.name
+        self._scripts = _load(row.path)
+
+    async def transcribe(self, request: TranscriptionRequest) -> AsyncGenerator[TextDelta | Finished, None]:
+        for step in self._scripts.get(request.model, ()):
+            if isinstance(step, TextDelta):
+                yield step
+        yield Finished(FinishReason.STOP)
+
+    async def aclose(self) -> None:
+        """Nothing is held open."""
+
+
+def echo(request: ChatRequest) -> Iterator[Step]:
+    """The last message's text, word by word."""
+    words = re.findall(r"\S*\s*", request.messages[-1].text)
+    yield from (TextDelta(word) for word in words if word)
+    yield Finished(FinishReason.STOP, Usage(input_tokens=len(words), output_tokens=len(words)))
+
+
+def _tone(start: int, count: int) -> bytes:
+    step = 2 * math.pi * 440 / RATE
+    return array("h", (int(8000 * math.sin(step * (start + n))) for n in range(count))).tobytes()
+
+
+def _load(path: Path | None) -> dict[str, Steps]:
+    if path is None:
+        return {}
+    scripts = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return {name: [event for step in steps for event in _parse(step)] for name, steps in scripts.items()}
+
+
+def _parse(step: dict[str, Any]) -> Iterator[Step]:
+    match step:
+        case {"text": str(text)}:
+            yield TextDelta(text)
+        case {"reasoning": str(text)}:
+            yield ReasoningDelta(text)
+        case {"tool": {"index": int(index), "id": str(call_id), "name": str(name), "arguments": str(arguments)}}:
+            yield ToolCallStart(index, call_id, name)
+            yield ToolCallDelta(index, arguments)
+        case {"delay": float() | int() as seconds}:
+            yield float(seconds)
+        case {"silence": True}:
+            yield Silence.FOR_EVER
+        case {"error": {"status": int(status), "message": str(message)}}:
+            yield GatewayError(message, status=status, code="scripted_error", retryable=False)
+        case {"fault": str(message)}:
+            yield RuntimeError(message)
+        case {"finish": str(reason)}:
+            usage = step.get("usage")
+            yield Finished(FinishReason(reason), Usage(**usage) if usage else None)
+        case _:
+            raise ValueError(f"{step!r} is not a step of a script")

@@ -1,0 +1,67 @@
+"""The composition root: Settings -> Gateway -> FastAPI app -> the BentoML service. Nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Any
+
+import bentoml
+from pydantic import Field
+
+from adapters import build
+from gateway.catalog import Gateway
+from gateway.config import Settings
+from gateway.request import Sampling
+from gateway.telemetry import configure_logging
+from wires import create_app, generate, wire_of
+from wires.auth import AuthMiddleware
+from wires.generate import ChatMessage
+from wires.middleware import DisconnectMiddleware, RequestMiddleware
+
+configure_logging()
+settings = Settings.load()
+gateway = Gateway(settings, build)
+app = create_app(gateway)
+
+
+@bentoml.service(
+    name="polywire",
+    # The time to the first event is bounded by limits.first_event_seconds; BentoML's own bound must not come first.
+    traffic={"timeout": 24 * 3600},
+    # A span per ASGI message costs five times the rest of a token's way, and Polywire logs for itself.
+    tracing={"excluded_urls": [".*"]},
+    logging={"access": {"enabled": False}},
+)
+@bentoml.asgi_app(app)
+class Polywire:
+    """Any streaming client, over the protocol it already speaks, streams text and speech from any model backend."""
+
+    @bentoml.api  # type: ignore[untyped-decorator]  # BentoML ships no type for it
+    async def generate(
+        self,
+        prompt: str,
+        ctx: bentoml.Context,
+        model: str | None = None,
+        system: str | None = None,
+        messages: list[ChatMessage] = [],  # noqa: B006 - BentoML copies defaults
+        max_tokens: Annotated[int | None, Field(ge=1)] = None,
+        temperature: Annotated[float | None, Field(ge=0, le=2)] = None,
+        top_p: Annotated[float | None, Field(ge=0, le=1)] = None,
+        stop: list[str] = [],  # noqa: B006 - BentoML copies defaults
+    ) -> AsyncGenerator[str, None]:
+        """Answer `prompt`, piece by piece as the model writes it."""
+        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=tuple(stop))
+        request = generate.parse(prompt, model=model, system=system, messages=messages, sampling=sampling)
+        framed = "text/event-stream" in ctx.request.headers.get("accept", "")
+        kind = "text/event-stream" if framed else "text/plain"
+        ctx.response.headers["content-type"] = f"{kind}; charset=utf-8"
+        async with aclosing(generate.pieces(gateway, request, framed=framed)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+
+service: Any = Polywire  # the decorator makes a bentoml.Service of the class
+service.add_asgi_middleware(RequestMiddleware, wire_of=wire_of)
+service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
+service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, most_bytes=settings.limits.request_bytes)

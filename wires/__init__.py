@@ -1,0 +1,89 @@
+"""Northbound: the table of wires and the application that serves them all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+from gateway.catalog import Gateway
+from gateway.errors import GatewayError, InvalidRequest
+from wires import generate, openai
+from wires.base import Wire
+
+WIRES: tuple[Wire, ...] = (generate.WIRE, openai.WIRE)
+"""The first wire whose `paths` match a path owns it."""
+ROUTERS: tuple[APIRouter, ...] = (*openai.ROUTERS,)
+
+
+def wire_of(path: str) -> Wire:
+    """The wire that owns `path`; what is nobody's is answered in the BentoML wire's shape."""
+    return next((wire for wire in WIRES if wire.paths.fullmatch(path)), generate.WIRE)
+
+
+def create_app(gateway: Gateway) -> FastAPI:
+    """The FastAPI application with every wire's routes; it closes the gateway when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await gateway.aclose()
+
+    app = FastAPI(title="Polywire", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.gateway = gateway
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_exception_handler(GatewayError, _gateway_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    _add_catch_all(app)
+    return app
+
+
+async def _gateway_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, GatewayError)  # noqa: S101 - registered for this type only
+    return wire_of(request.url.path).refuse(error)
+
+
+async def _validation_error(request: Request, error: Exception) -> Response:
+    """One sentence for the first problem, with the field's place and never the caller's text."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this type only
+    problem = error.errors()[0]
+    place = ".".join(str(part) for part in problem["loc"] if part != "body")
+    message = f"{place}: {problem['msg']}." if place else f"The request body is wrong: {problem['msg']}."
+    return await _gateway_error(request, InvalidRequest(message, param=place or None))
+
+
+def _add_catch_all(app: FastAPI) -> None:
+    """Unknown paths and methods below a wire's prefix answer in that wire's shape; it must be the last route."""
+
+    async def unknown(request: Request) -> Response:
+        path = request.url.path
+        allowed = sorted(_methods(path))
+        if allowed:
+            error = InvalidRequest(
+                f"{request.method} is not allowed here; use {' or '.join(allowed)}.",
+                status=405,
+                code="method_not_allowed",
+            )
+        else:
+            error = InvalidRequest(f"There is no route {path!r}.", status=404, code="unknown_route")
+        response = await _gateway_error(request, error)
+        if allowed:
+            response.headers["allow"] = ", ".join(allowed)
+        return response
+
+    methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+    for prefix in ("/v1",):
+        app.add_route(f"{prefix}/{{path:path}}", unknown, methods=methods, include_in_schema=False)
+
+
+def _methods(path: str) -> set[str]:
+    """The methods that some route takes on `path`."""
+    routes = (route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute))
+    return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}

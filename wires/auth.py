@@ -1,0 +1,150 @@
+"""Who may come in: one policy for every HTTP and WebSocket route, deny by default, keys in each client's own way.
+
+Without configured keys only loopback clients are served. Keys are held hashed and compared in constant time.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Callable, Iterator
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.config import Settings
+from gateway.errors import Forbidden, GatewayError, Unauthorized
+from wires.base import Wire
+
+OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/.*)?|v1/streams/[^/]+)")
+"""Health, the page (which holds nothing) and Replicate's stream URLs, which are unguessable capabilities."""
+KEY_PROTOCOL = "openai-insecure-api-key."
+SIGV4 = re.compile(r"AWS4-HMAC-SHA256 .*?Credential=([^/,\s]+)/")
+
+
+class AuthMiddleware:
+    """Lets a request pass, or answers it in the shape of the wire whose path it asked for."""
+
+    def __init__(self, app: ASGIApp, wire_of: Callable[[str], Wire], settings: Settings) -> None:
+        self.app = app
+        self.wire_of = wire_of
+        self.policy = Policy(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        try:
+            self.policy.admit(scope)
+        except GatewayError as error:
+            await self._refuse(error, scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    async def _refuse(self, error: GatewayError, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self.wire_of(scope["path"]).refuse(error)(scope, receive, send)
+            return
+        await receive()
+        body = JSONResponse({"error": error.message, "code": error.code}, status_code=error.status)
+        await send({"type": "websocket.http.response.start", "status": error.status, "headers": body.raw_headers})
+        await send({"type": "websocket.http.response.body", "body": body.body})
+
+
+class Policy:
+    """The rules, without I/O: `admit` raises Unauthorized or Forbidden."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._hashes = [_hash(key.get_secret_value()) for key in settings.api_keys]
+        if settings.admin_key is not None:
+            self._hashes.append(_hash(settings.admin_key.get_secret_value()))
+        self._open = settings.auth == "none"
+        self._has_keys = bool(settings.api_keys)
+        self._origins = settings.origins
+
+    def admit(self, scope: Scope) -> None:
+        """Raise unless this request may go on."""
+        headers = Headers(scope=scope)
+        if scope["type"] == "websocket":
+            self._check_origin(headers)
+        if self._open or OPEN_PATHS.fullmatch(scope["path"]) or _preflight(scope, headers):
+            return
+        if not self._has_keys:
+            if not _is_loopback(scope):
+                raise Unauthorized(
+                    "This service has no API keys configured and so serves only clients on its own machine; "
+                    "set POLYWIRE_API_KEYS (or POLYWIRE_AUTH=none to open it on purpose).",
+                    code="no_keys_configured",
+                )
+            return
+        keys = list(credentials(headers))
+        if not keys:
+            raise Unauthorized("No API key was sent; send it as 'Authorization: Bearer <key>'.", code="missing_api_key")
+        if not any(self._known(key) for key in keys):
+            raise Unauthorized("The API key is not valid.", code="invalid_api_key")
+
+    def _known(self, key: str) -> bool:
+        offered = _hash(key)
+        # Every hash is compared, so that the time taken does not tell which one was near.
+        return sum(hmac.compare_digest(offered, known) for known in self._hashes) > 0
+
+    def _check_origin(self, headers: Headers) -> None:
+        """Only browsers send an Origin; a page of another site may not open our sockets."""
+        origin = headers.get("origin")
+        if origin is None or origin in self._origins:
+            return
+        if urlsplit(origin).netloc != headers.get("host", ""):
+            raise Forbidden("This origin may not open a WebSocket here; add it to 'origins' in polywire.yaml.")
+
+
+def credentials(headers: Headers) -> Iterator[str]:
+    """Every key that the request carries, whatever its client's convention."""
+    authorization = headers.get("authorization", "")
+    scheme, _, value = authorization.partition(" ")
+    match scheme.lower():
+        case "bearer" | "token":
+            yield value.strip()
+        case "basic":
+            yield from _password(value)
+        case "aws4-hmac-sha256":
+            yield from SIGV4.findall(authorization)
+    for name in ("api-key", "x-api-key"):
+        if name in headers:
+            yield headers[name]
+    for protocol in headers.get("sec-websocket-protocol", "").split(","):
+        if protocol.strip().startswith(KEY_PROTOCOL):
+            yield protocol.strip().removeprefix(KEY_PROTOCOL)
+
+
+def _password(value: str) -> Iterator[str]:
+    try:
+        decoded = base64.b64decode(value.strip(), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return
+    yield decoded.partition(":")[2]
+
+
+def _hash(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "replace")).digest()
+
+
+def _preflight(scope: Scope, headers: Headers) -> bool:
+    return scope.get("method") == "OPTIONS" and "access-control-request-method" in headers
+
+
+def _is_loopback(scope: Scope) -> bool:
+    client = scope.get("client")
+    if not client:
+        return False
+    try:
+        address = ipaddress.ip_address(client[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)

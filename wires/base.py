@@ -1,0 +1,185 @@
+"""What every wire is made of: its row in the table of wires, the Encoder port and the response that streams.
+
+A route parses its body and returns `StreamResponse(open, encoder, ...)`; everything else about streaming is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from fastapi import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from gateway.catalog import Gateway
+from gateway.config import Limits
+from gateway.errors import GatewayError
+from gateway.events import Failed, StreamEvent
+from gateway.patience import Waited, WaitLimit
+from gateway.streams import EventStream
+from gateway.telemetry import current_request
+
+Frame = TypeVar("Frame", covariant=True)
+
+
+class Encoder(Protocol[Frame]):
+    """Events of one stream, in order, to this wire's frames. Pure: no await, no clock, no logging."""
+
+    def encode(self, event: StreamEvent) -> Iterable[Frame]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """One northbound protocol: its name (a metrics label), the paths that are its own, and how it says an error."""
+
+    name: str
+    paths: re.Pattern[str]
+    render: Callable[[GatewayError], Response]
+
+    def refuse(self, error: GatewayError) -> Response:
+        """The answer to a request that gets no stream; its code goes into the request's log line."""
+        scope = current_request.get()
+        if scope is not None:
+            scope.code = error.code
+        return self.render(error)
+
+
+Open = Callable[[], AbstractAsyncContextManager[EventStream[Any]]]
+
+SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+
+
+def gateway_of(request: Request) -> Gateway:
+    """The Gateway that the composition root put on the application."""
+    gateway: Gateway = request.app.state.gateway
+    return gateway
+
+
+def retry_headers(error: GatewayError) -> dict[str, str]:
+    """`Retry-After` in whole seconds (at least 1), where the error says when to come back."""
+    return {} if error.retry_after is None else {"retry-after": str(max(1, math.ceil(error.retry_after)))}
+
+
+class StreamResponse(Response):
+    """Opens a stream when the server asks for the response, and sends its frames as they come.
+
+    A refusal before the first event is answered by the wire's own error with its true status. When a provider is silent
+    for longer than `limits.keepalive_seconds`, the head and `keepalive` are sent ahead of its first event; from then on
+    a failure is a frame. A client that accepts nothing for `limits.send_stall_seconds` is let go.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        open_stream: Open,
+        encoder: Encoder[bytes],
+        *,
+        limits: Limits,
+        media_type: str = "text/event-stream; charset=utf-8",
+        headers: Mapping[str, str] = SSE_HEADERS,
+        keepalive: bytes | None = None,
+    ) -> None:
+        super().__init__(content=None, media_type=media_type, headers=dict(headers))
+        del self.headers["content-length"]
+        self._open = open_stream
+        self._encoder = encoder
+        self._wire = wire
+        self._limits = limits
+        self._keepalive = keepalive
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = _Body(send, self._head(), self._limits, self._keepalive)
+        try:
+            async with self._open() as events:
+                async for event in events:
+                    for frame in self._encoder.encode(event):
+                        await body.send(frame)
+        except GatewayError as error:
+            if not body.started:
+                await self._wire.refuse(error)(scope, receive, send)
+                return
+            for frame in self._encoder.encode(Failed(error)):
+                await body.send(frame)
+        except Waited:
+            # The client reads nothing: leaving the response unfinished lets it go.
+            return
+        finally:
+            await body.stop()
+        await body.end()
+
+    def _head(self) -> Message:
+        return {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+
+
+class _Body:
+    """The response's messages: the head before the first frame, keep-alives in silence, a limit on stalled sends."""
+
+    def __init__(self, send: Send, head: Message, limits: Limits, keepalive: bytes | None) -> None:
+        self._send = send
+        self._head = head
+        self._stall = limits.send_stall_seconds
+        self._every = limits.keepalive_seconds
+        self._keepalive = keepalive
+        self._loop = asyncio.get_running_loop()
+        self._wait = WaitLimit()
+        self._last = self._loop.time()
+        self._pinging: asyncio.Task[None] | None = None
+        self._timer = self._loop.call_later(self._every, self._ring) if keepalive else None
+        self.started = False
+
+    async def send(self, frame: bytes) -> None:
+        """Send one frame, after the head if it is the first. Raises Waited when the client accepts nothing."""
+        await self._quiet()
+        if not self.started:
+            self.started = True
+            await self._send(self._head)
+        await self._wait.within(self._stall, self._send(_message(frame, True)))
+        self._last = self._loop.time()
+
+    async def end(self) -> None:
+        """Send the head if nothing was, and the end of the body."""
+        if not self.started:
+            self.started = True
+            await self._send(self._head)
+        await self._send(_message(b"", False))
+
+    async def stop(self) -> None:
+        """Drop the timers and a keep-alive that is being sent."""
+        self._wait.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._pinging is not None:
+            self._pinging.cancel()
+            await asyncio.gather(self._pinging, return_exceptions=True)
+
+    async def _quiet(self) -> None:
+        if self._pinging is not None:
+            pinging, self._pinging = self._pinging, None
+            await pinging
+
+    def _ring(self) -> None:
+        silent = self._loop.time() - self._last
+        if silent < self._every:
+            self._timer = self._loop.call_later(self._every - silent, self._ring)
+            return
+        if self._pinging is None or self._pinging.done():
+            self._pinging = self._loop.create_task(self._ping())
+        self._timer = self._loop.call_later(self._every, self._ring)
+
+    async def _ping(self) -> None:
+        if not self.started:
+            self.started = True
+            await self._send(self._head)
+        await self._send(_message(self._keepalive or b"", True))
+        self._last = self._loop.time()
+
+
+def _message(body: bytes, more: bool) -> Message:
+    return {"type": "http.response.body", "body": body, "more_body": more}

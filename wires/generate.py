@@ -1,0 +1,120 @@
+"""The BentoML wire: `POST /generate`, a generator API whose body is the raw text, one piece per delta.
+
+A refusal before the first piece has its true status; a failure midway breaks the body, so that no client can take it
+for the end. With `Accept: text/event-stream` the same pieces come as server-sent events, closed by `event: done`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ValidationError
+from starlette.responses import JSONResponse, Response
+
+from gateway.catalog import Gateway
+from gateway.errors import GatewayError
+from gateway.events import Failed, Finished, StreamEvent, TextDelta
+from gateway.request import ChatRequest, Message, Role, Sampling, text_message
+from gateway.sse import encode_sse
+from gateway.telemetry import current_request
+from wires.base import Wire, retry_headers
+
+
+class ChatMessage(BaseModel):
+    """One earlier message of the conversation."""
+
+    content: str
+    role: Literal["assistant", "user", "system"]
+
+
+class Refused(Exception):
+    """Tells BentoML that the API failed; the true answer lies in the request's scope."""
+
+
+def parse(
+    prompt: str,
+    *,
+    model: str | None,
+    system: str | None,
+    messages: Sequence[ChatMessage],
+    sampling: Sampling,
+) -> ChatRequest:
+    """The request: `system`, then `messages`, then `prompt` as the last user message."""
+    history: list[Message] = [text_message(Role.SYSTEM, system)] if system else []
+    history += [text_message(Role(message.role), message.content) for message in messages]
+    return ChatRequest(model=model or "", messages=(*history, text_message(Role.USER, prompt)), sampling=sampling)
+
+
+async def pieces(gateway: Gateway, request: ChatRequest, *, framed: bool) -> AsyncGenerator[str, None]:
+    """The text of the answer, piece by piece; as server-sent events if `framed`.
+
+    Raises Refused before the first piece. Midway it raises CancelledError: the only way to make BentoML break the
+    body instead of ending it cleanly.
+    """
+    begun = False
+    try:
+        async with gateway.chat(request, wire=WIRE.name) as events:
+            async for event in events:
+                for piece in _render(event, framed):
+                    begun = True
+                    yield piece
+                if isinstance(event, Failed):
+                    raise event.error
+    except GatewayError as failure:
+        if begun:
+            raise asyncio.CancelledError("the answer broke off") from failure
+        _refuse(failure)
+        raise Refused(failure.code) from failure
+
+
+def _render(event: StreamEvent, framed: bool) -> Iterable[str]:
+    match event:
+        case TextDelta(text=text):
+            yield encode_sse(text).decode() if framed else encodable(text)
+        case Finished() if framed:
+            yield encode_sse("{}", event="done").decode()
+        case Failed(error=failure) if framed:
+            yield encode_sse(json.dumps(error_body(failure)), event="error").decode()
+        case _:
+            pass
+
+
+def error_body(error: GatewayError) -> dict[str, object]:
+    """This wire's error object; `error` is a sentence, as in BentoML's own errors."""
+    return {"error": error.message, "code": error.code, "retryable": error.retryable}
+
+
+def error_response(error: GatewayError) -> Response:
+    """An error before the first piece."""
+    return JSONResponse(error_body(error), status_code=error.status, headers=retry_headers(error))
+
+
+def _refuse(error: GatewayError) -> None:
+    """Have the middleware send the true answer in place of BentoML's, which has neither status nor reason."""
+    scope = current_request.get()
+    if scope is not None:
+        scope.refusal = WIRE.refuse(error)
+
+
+class _Quiet(logging.Filter):
+    """Drops BentoML's tracebacks of what was answered already: they quote the caller's text."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, Refused | ValidationError)
+
+
+logging.getLogger("bentoml._internal.server.http_app").addFilter(_Quiet())
+
+
+def encodable(text: str) -> str:
+    """`text` with what UTF-8 cannot carry (lone surrogates) replaced."""
+    return text.encode("utf-8", "replace").decode()
+
+
+WIRE = Wire("generate", re.compile(r"/generate(/.*)?"), error_response)

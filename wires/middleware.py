@@ -1,0 +1,181 @@
+"""What every request passes, in pure ASGI: its id, a last resort for stray exceptions, the body limit, and the hang-up.
+
+`RequestMiddleware` is the outermost. A client that leaves cancels the task of its request, also before the first byte
+was sent, which BentoML alone does not do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from uuid import uuid4
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.errors import GatewayError, InternalError, PayloadTooLarge
+from gateway.telemetry import RequestScope, current_request, log_refusal
+from wires.base import Wire
+
+log = logging.getLogger("polywire")
+
+WireOf = Callable[[str], Wire]
+SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+CLIENT_CLOSED_REQUEST = 499
+
+
+class RequestMiddleware:
+    """Gives each request its id and scope, answers what nobody caught, and logs what was refused."""
+
+    def __init__(self, app: ASGIApp, wire_of: WireOf) -> None:
+        self.app = app
+        self.wire_of = wire_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        wire = self.wire_of(scope["path"])
+        asked = Headers(scope=scope).get("x-request-id", "")
+        request = RequestScope(asked if SANE_ID.fullmatch(asked) else uuid4().hex, wire.name)
+        token = current_request.set(request)
+        answer = _Answer(send, request, scope)
+        try:
+            await self.app(scope, receive, answer.send)
+        except Exception:
+            log.exception("request %s on the %s wire failed", request.request_id, wire.name)
+            if answer.started or scope["type"] == "websocket":
+                raise
+            await wire.refuse(InternalError("Polywire failed; the log has the cause."))(scope, receive, answer.send)
+        finally:
+            current_request.reset(token)
+            for close in request.closers:
+                await close()
+
+
+class _Answer:
+    """Passes the answer on, with the request id in its head; replaces an answer whose true error is known."""
+
+    def __init__(self, send: Send, request: RequestScope, scope: Scope) -> None:
+        self._send = send
+        self._request = request
+        self._scope = scope
+        self._replaced = False
+        self.started = False
+
+    async def send(self, message: Message) -> None:
+        kind = message["type"]
+        if kind == "http.response.body":
+            if not self._replaced:
+                await self._send(message)
+            return
+        if kind in ("http.response.start", "websocket.accept", "websocket.http.response.start"):
+            if self._request.refusal is not None and not self.started:
+                await self._replace(self._request.refusal)
+                return
+            self.started = True
+            MutableHeaders(scope=message)["x-request-id"] = self._request.request_id
+            status = message.get("status", 101)
+            if status >= 400 and self._scope["path"] not in QUIET_PATHS:
+                log_refusal(self._request, status)
+        await self._send(message)
+
+    async def _replace(self, refusal: Response) -> None:
+        self._request.refusal = None
+        await refusal(self._scope, _nothing, self.send)
+        self._replaced = True
+
+
+QUIET_PATHS = frozenset({"/livez", "/readyz", "/healthz", "/ping", "/metrics"})
+
+
+async def _nothing() -> Message:
+    raise RuntimeError("an error response reads no body")
+
+
+class DisconnectMiddleware:
+    """Reads the body ahead of the application, bounds it, and cancels the request when its client leaves."""
+
+    def __init__(self, app: ASGIApp, wire_of: WireOf, most_bytes: int) -> None:
+        self.app = app
+        self.wire_of = wire_of
+        self.most_bytes = most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        too_large = self._too_large()
+        length = Headers(scope=scope).get("content-length", "0")
+        if not length.isdigit() or int(length) > self.most_bytes:
+            await self.wire_of(scope["path"]).refuse(too_large)(scope, receive, send)
+            return
+        connection = _Connection(receive, send, self.most_bytes, too_large)
+        try:
+            await connection.run(self.app, scope)
+        except PayloadTooLarge as error:
+            await self.wire_of(scope["path"]).refuse(error)(scope, receive, send)
+
+    def _too_large(self) -> PayloadTooLarge:
+        return PayloadTooLarge(f"The request body is larger than {self.most_bytes} bytes.")
+
+
+class _Connection:
+    """One HTTP exchange whose receiving side is read in a task of its own."""
+
+    def __init__(self, receive: Receive, send: Send, most_bytes: int, too_large: GatewayError) -> None:
+        self._receive = receive
+        self._send = send
+        self._most = most_bytes
+        self._too_large = too_large
+        self._messages: asyncio.Queue[Message] = asyncio.Queue(maxsize=16)
+        self._started = self._complete = False
+        self._reason: GatewayError | None = None
+        self._gone = False
+
+    async def run(self, app: ASGIApp, scope: Scope) -> None:
+        """Run `app`; an answer of status 499 stands for a client that left before one began."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - an ASGI application runs in a task
+        watcher = asyncio.create_task(self._watch(task))
+        try:
+            await app(scope, self._messages.get, self._forward)
+        except asyncio.CancelledError:
+            if not (self._gone or self._reason) or task.uncancel() > 0:
+                raise
+        finally:
+            watcher.cancel()
+        if self._started:
+            return
+        if self._reason is not None:
+            raise self._reason
+        # BentoML's timeout middleware holds the task until it sees an answer.
+        await self._send({"type": "http.response.start", "status": CLIENT_CLOSED_REQUEST, "headers": []})
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _watch(self, task: asyncio.Task[object]) -> None:
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                await self._messages.put(message)
+                if not self._complete:
+                    self._gone = True
+                    task.cancel()
+                return
+            size += len(message.get("body", b""))
+            if size > self._most:
+                self._reason = self._too_large
+                task.cancel()
+                return
+            await self._messages.put(message)
+
+    async def _forward(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._started = True
+        elif not message.get("more_body", False):
+            self._complete = True
+        await self._send(message)

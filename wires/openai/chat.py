@@ -1,0 +1,135 @@
+"""`POST /v1/chat/completions`, whole or as server-sent events that end in `[DONE]`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from json.encoder import encode_basestring_ascii as json_string
+from typing import Any, assert_never
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from gateway.completion import Completion, collect
+from gateway.events import (
+    AudioDelta,
+    AudioStart,
+    Failed,
+    Finished,
+    ReasoningDelta,
+    Started,
+    StreamEvent,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    Usage,
+)
+from wires.base import StreamResponse, gateway_of
+from wires.openai.chat_request import ChatBody, parse
+from wires.openai.errors import WIRE, error_body
+
+router = APIRouter(tags=["OpenAI"])
+KEEPALIVE = b": ping\n"
+"""One newline only: openai-python takes a blank line after a comment for an event."""
+
+
+@router.post("/v1/chat/completions")
+async def create(request: Request, body: ChatBody) -> Response:
+    """Stream an answer, or give it whole."""
+    gateway = gateway_of(request)
+    chat = parse(body)
+    if body.stream:
+        return StreamResponse(
+            WIRE,
+            lambda: gateway.chat(chat, wire=WIRE.name),
+            ChunkEncoder(include_usage=body.include_usage),
+            limits=gateway.settings.limits,
+            keepalive=KEEPALIVE,
+        )
+    async with gateway.chat(chat, wire=WIRE.name) as events:
+        return JSONResponse(completion_body(await collect(events)))
+
+
+class ChunkEncoder:
+    """Events to `chat.completion.chunk` frames. The part that all chunks share is built once per stream."""
+
+    def __init__(self, *, include_usage: bool) -> None:
+        self._include_usage = include_usage
+        self._text = self._head = self._tail = ""
+
+    def encode(self, event: StreamEvent) -> Iterator[bytes]:
+        match event:
+            case TextDelta(text=text):
+                yield f"{self._text}{json_string(text)}{self._tail}".encode()
+            case Started():
+                self._start(event)
+                yield self._chunk('{"role":"assistant","content":""}')
+            case ReasoningDelta(text=text):
+                yield self._chunk(f'{{"reasoning_content":{json_string(text)}}}')
+            case ToolCallStart(index=index, call_id=call_id, name=name):
+                function = {"name": name, "arguments": ""}
+                yield self._call({"index": index, "id": call_id, "type": "function", "function": function})
+            case ToolCallDelta(index=index, arguments=arguments):
+                yield self._call({"index": index, "function": {"arguments": arguments}})
+            case AudioStart() | AudioDelta():
+                return
+            case Finished(reason=reason, usage=usage):
+                yield self._chunk("{}", f'"{reason}"')
+                if self._include_usage:
+                    yield self._usage(usage)
+                yield b"data: [DONE]\n\n"
+            case Failed(error=error):
+                yield f"data: {json.dumps(error_body(error))}\n\n".encode()
+            case _:
+                assert_never(event)
+
+    def _start(self, event: Started) -> None:
+        shared = {"id": f"chatcmpl-{event.id}", "object": "chat.completion.chunk", "created": event.created}
+        opening = json.dumps(shared | {"model": event.model}, separators=(",", ":"))[:-1]
+        self._head = f'data: {opening},"choices":'
+        self._text = f'{self._head}[{{"index":0,"delta":{{"content":'
+        end = ',"usage":null}\n\n' if self._include_usage else "}\n\n"
+        self._tail = f'}},"finish_reason":null}}]{end}'
+
+    def _chunk(self, delta: str, reason: str = "null") -> bytes:
+        end = ',"usage":null}' if self._include_usage else "}"
+        return f'{self._head}[{{"index":0,"delta":{delta},"finish_reason":{reason}}}]{end}\n\n'.encode()
+
+    def _call(self, call: dict[str, Any]) -> bytes:
+        return self._chunk(json.dumps({"tool_calls": [call]}, separators=(",", ":")))
+
+    def _usage(self, usage: Usage | None) -> bytes:
+        return f'{self._head}[],"usage":{json.dumps(usage_body(usage))}}}\n\n'.encode()
+
+
+def usage_body(usage: Usage | None) -> dict[str, Any]:
+    """OpenAI's usage object; zeros when the provider did not count."""
+    usage = usage or Usage()
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def completion_body(completion: Completion) -> dict[str, Any]:
+    """A whole answer as `chat.completion`."""
+    message: dict[str, Any] = {"role": "assistant", "content": completion.text, "refusal": None}
+    if completion.reasoning:
+        message["reasoning_content"] = completion.reasoning
+    if completion.tool_calls:
+        message["content"] = completion.text or None
+        message["tool_calls"] = [
+            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in completion.tool_calls
+        ]
+    return {
+        "id": f"chatcmpl-{completion.id}",
+        "object": "chat.completion",
+        "created": completion.created,
+        "model": completion.model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": str(completion.reason)}],
+        "usage": usage_body(completion.usage),
+    }
