@@ -24,28 +24,39 @@ class WaitLimit:
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: float | None = None
         self._task: asyncio.Task[object] | None = None
+        self._cancelled_before = 0
         self._expired = False
 
     async def within(self, seconds: float, awaitable: Awaitable[Result]) -> Result:
         """The awaitable's result. Raises Waited after `seconds`, when the awaitable has been cancelled."""
         deadline = self._loop.time() + seconds
         self._deadline, self._task, self._expired = deadline, asyncio.current_task(), False
+        self._cancelled_before = self._task.cancelling() if self._task else 0
         if self._timer is None or self._timer.when() > deadline:
             self._arm(deadline)
         try:
             return await awaitable
-        except asyncio.CancelledError:
-            if self._expired and self._task is not None and self._task.uncancel() == 0:
+        except (Exception, asyncio.CancelledError):
+            # Whatever the awaitable makes of its cancellation; it is Waited unless the task is cancelled by others too.
+            if self._take_back():
                 raise Waited from None
             raise
         finally:
             self._deadline = None
+            self._take_back()
 
     def stop(self) -> None:
         """Drop the timer; the object can be used again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _take_back(self) -> bool:
+        """Undo our cancellation of the task, if there is one; True when nobody else has cancelled it meanwhile."""
+        if not self._expired or self._task is None:
+            return False
+        self._expired = False
+        return self._task.uncancel() <= self._cancelled_before
 
     def _arm(self, when: float) -> None:
         self.stop()

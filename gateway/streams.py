@@ -40,6 +40,9 @@ Source = Callable[[], AsyncGenerator[ProviderEventT, None]]
 LONGEST_RETRY_WAIT = 5.0
 """Seconds. A provider that asks for a longer pause is not retried; its caller learns the pause instead."""
 
+CLOSE_SECONDS = 5.0
+"""How long a provider may take to close before its reader goes on without it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -116,10 +119,15 @@ class EventStream(Generic[ProviderEventT]):
         if events is None:
             return
         try:
-            await events.aclose()
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await events.aclose()
         except Exception:
             # The provider is at fault, and the stream has its terminal event already.
             log.exception("provider %r did not close", self._meter.provider)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            log.error("provider %r was cancelled from within while it closed", self._meter.provider)
 
     async def _advance(self, limit: float) -> StreamEvent:
         """The provider's next event, with empty ones left out. Raises GatewayError, never anything stray."""
@@ -140,7 +148,9 @@ class EventStream(Generic[ProviderEventT]):
             except GatewayError as error:
                 error.provider = error.provider or self._meter.provider
                 raise
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
                 log.exception("provider %r raised", self._meter.provider)
                 raise InternalError(
                     f"Polywire failed while reading from provider {self._meter.provider!r}; the log has the cause.",
@@ -161,7 +171,9 @@ class EventStream(Generic[ProviderEventT]):
                 if not data:
                     return False
                 self._meter.audio()
-            case ReasoningDelta():
+            case ReasoningDelta(text=text, signature=signature):
+                if not text and signature is None:
+                    return False
                 self._meter.delta()
             case ToolCallStart(index=index):
                 self._demand(index == self._tool_calls, "ToolCallStart out of order")
@@ -203,6 +215,12 @@ async def open_stream(
         yield stream
     finally:
         await stream.aclose()
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancels this task. A CancelledError without that is a fault inside the provider."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _retry_pause(error: GatewayError, attempt: int) -> float | None:
