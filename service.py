@@ -27,6 +27,7 @@ app = create_app(gateway)
 
 @bentoml.service(
     name="polywire",
+    workers=settings.workers,
     # The time to the first event is bounded by limits.first_event_seconds; BentoML's own bound must not come first.
     traffic={"timeout": 24 * 3600},
     # A span per ASGI message costs five times the rest of a token's way, and Polywire logs for itself.

@@ -179,6 +179,7 @@ class Settings(BaseSettings):
         default=LambdaSettings(), validation_alias=AliasChoices("lambda", "function_url", "POLYWIRE__LAMBDA")
     )
     origins: tuple[str, ...] = ()
+    workers: int = Field(default=1, ge=1)
     grpc_port: int = Field(default=9400, ge=0, le=65535, validation_alias=_named("POLYWIRE_GRPC_PORT"))
     store: str = Field(default="sqlite:///polywire.db", validation_alias=_named("POLYWIRE_STORE"))
     auth: Literal["keys", "none"] = Field(default="keys", validation_alias=_named("POLYWIRE_AUTH"))

@@ -102,7 +102,7 @@ class Store(Protocol):
         ...
 
     async def append(self, log: str, entries: Sequence[bytes], *, last: bool = False, ttl: float | None = None) -> int:
-        """Add entries; gives the position of the last one (from 1). `last` closes the log; a closed one raises Conflict."""
+        """Add entries; gives the last one's position (from 1). `last` closes the log; a closed one raises Conflict."""
         ...
 
     def follow(self, log: str, after: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:

@@ -1,0 +1,1 @@
+"""Fake upstreams on loopback that write exact bytes."""

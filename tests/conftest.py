@@ -1,0 +1,60 @@
+"""Fixtures that many tests share: the running service with scripted providers, and a refusal of foreign sockets."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.running import ROOT, Service, running
+
+SCRIPTS = ("hello", "reasoning", "tools", "empty", "length", "fails-first", "fails-midway", "faults", "truncated")
+WAITING = ("silent", "hangs-midway", "slow")
+
+
+def scripted_config(**extra: Any) -> dict[str, Any]:
+    """A polywire.yaml whose models are the scripts of tests/data/script.yaml, an echo and a humming voice."""
+    models = [{"id": name, "provider": "script", "upstream": name} for name in (*SCRIPTS, *WAITING)]
+    models += [
+        {"id": "default", "provider": "script", "upstream": "hello"},
+        {"id": "polywire/chat", "provider": "script", "upstream": "hello"},
+        {"id": "echo", "provider": "script", "upstream": "echo"},
+        {"id": "test/echo", "provider": "script", "upstream": "echo"},
+        {"id": "voice", "provider": "script", "upstream": "tone", "kind": "speech"},
+        {"id": "transcriber", "provider": "script", "upstream": "hello", "kind": "transcription"},
+    ]
+    provider = {"name": "script", "type": "scripted", "path": str(ROOT / "tests" / "data" / "script.yaml")}
+    return {"providers": [provider], "models": models, **extra}
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The service with scripted providers, shared by all tests that only talk to it."""
+    with running(tmp_path_factory.mktemp("service"), scripted_config(), grpc=True) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def _loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test may reach beyond this machine."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        host = address[0] if isinstance(address, tuple) else "localhost"
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_local(str(host)):
+            raise OSError(f"a test tried to reach {host}")
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+
+
+def _is_local(host: str) -> bool:
+    return host in ("localhost", "::1", "0.0.0.0") or host.startswith(("127.", "::ffff:127."))  # noqa: S104 - compared
+
+
+def data(name: str) -> Path:
+    """A file of tests/data."""
+    return ROOT / "tests" / "data" / name

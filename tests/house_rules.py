@@ -1,0 +1,49 @@
+"""`make check` runs this: rules of the house that no linter knows. Exits 1 and names each file that breaks one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+LONGEST = 300
+BANNED_NAMES = re.compile(r"(^|_)(utils?|helpers?|manager|misc|common)(_|\.|$)")
+REASONED = re.compile(r"#\s*(?:noqa: [A-Z0-9, ]+|type: ignore\[[a-z-]+\])\s*(?P<reason>.*)")
+
+
+def tracked() -> list[Path]:
+    """Every Python file that git knows or would take."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return sorted({Path(line) for line in listing.stdout.splitlines() if Path(line).exists()})
+
+
+def broken(path: Path) -> list[str]:
+    """What is wrong with one file."""
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    faults = []
+    if len(lines) > LONGEST:
+        faults.append(f"{path}: {len(lines)} lines; split it at {LONGEST}")
+    if BANNED_NAMES.search(path.name):
+        faults.append(f"{path}: name it for what it holds")
+    if text.strip() and not text.lstrip().startswith(('"""', 'r"""', "#!")):
+        faults.append(f"{path}: begins without saying what it is for")
+    if path.parts[0] != "tests":
+        for number, line in enumerate(lines, 1):
+            if "noqa" in line or "type: ignore" in line:
+                found = REASONED.search(line)
+                if not found or not found["reason"].lstrip(" -#"):
+                    faults.append(f"{path}:{number}: an ignore without its code and a reason")
+    return faults
+
+
+if __name__ == "__main__":
+    found = [fault for path in tracked() for fault in broken(path)]
+    print("\n".join(found) or "house rules: kept")  # noqa: T201 - a command's output
+    sys.exit(bool(found))

@@ -1,0 +1,35 @@
+"""The WebSocket wire, `/ws`: bidirectional chat and audio. Bare texts are spoken, JSON messages do the rest."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi import APIRouter, WebSocket
+from starlette.responses import JSONResponse, Response
+
+from gateway.errors import GatewayError
+from wires.base import Wire
+from wires.websocket.connection import Connection
+from wires.websocket.frames import error_frame
+
+SUBPROTOCOL = "polywire.v1"
+
+router = APIRouter(tags=["WebSocket"])
+
+
+def error_response(error: GatewayError) -> Response:
+    """A refused handshake, or a plain HTTP request to the socket's path."""
+    return JSONResponse(error_frame(error), status_code=error.status)
+
+
+WIRE = Wire("ws", re.compile(r"/ws"), error_response)
+ROUTERS = (router,)
+
+
+@router.websocket("/ws")
+async def serve(socket: WebSocket, format: str | None = None, voice: str | None = None) -> None:
+    """Serve one client until it leaves. `format` and `voice` hold for bare texts."""
+    # Only our own name is ever selected: another element may carry the key.
+    offered = socket.scope.get("subprotocols", [])
+    await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
+    await Connection(socket, socket.app.state.gateway, WIRE.name).run(format=format, voice=voice)

@@ -1,0 +1,61 @@
+"""The sending side of one `/ws` socket: frames in order, one at a time, let go when the reader takes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from starlette.types import Message, Send
+
+from gateway.patience import Waited, WaitLimit
+
+
+class PeerGone(Exception):
+    """The client left or takes nothing any more: nothing can be sent to it."""
+
+
+class Outbox:
+    """Sends to one socket. Raises PeerGone once the client has left or has accepted nothing for `stall_seconds`."""
+
+    def __init__(self, send: Send, stall_seconds: float) -> None:
+        self._send = send
+        self._stall = stall_seconds
+        self._lock = asyncio.Lock()
+        self._wait = WaitLimit()
+        self.closed = False
+
+    async def json(self, message: dict[str, Any]) -> None:
+        """Send one JSON message."""
+        # ASCII, so that no client's line splitting and no lone surrogate can break it.
+        await self._put({"type": "websocket.send", "text": json.dumps(message, separators=(",", ":"))})
+
+    async def audio(self, data: bytes) -> None:
+        """Send audio as one binary frame."""
+        await self._put({"type": "websocket.send", "bytes": data})
+
+    async def close(self, code: int, reason: str = "") -> None:
+        """Close the socket once; a client that has left already is no error."""
+        if self.closed:
+            return
+        self.gone()
+        try:
+            await self._send({"type": "websocket.close", "code": code, "reason": reason[:120]})
+        except (RuntimeError, OSError):
+            return
+
+    def gone(self) -> None:
+        """The client has left: nothing more is sent."""
+        self.closed = True
+        self._wait.stop()
+
+    async def _put(self, message: Message) -> None:
+        # Turn and connection both send, and each has its own task.
+        async with self._lock:
+            if self.closed:
+                raise PeerGone
+            try:
+                await self._wait.within(self._stall, self._send(message))
+            except (Waited, RuntimeError, OSError) as error:
+                self.gone()
+                raise PeerGone from error

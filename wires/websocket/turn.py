@@ -1,0 +1,77 @@
+"""One turn on a `/ws` socket: its id, its counted messages, its timings and its one end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from gateway.errors import GatewayError
+from gateway.events import Finished, FinishReason, StreamEvent, TextDelta
+from wires.websocket.frames import Frame, FrameEncoder, error_frame
+from wires.websocket.outbox import Outbox
+
+
+class Turn:
+    """A user-to-assistant exchange, or one text to speak. In the seed form (`bare`) only audio and errors are sent."""
+
+    def __init__(self, turn_id: str, outbox: Outbox, request_id: str | None, *, bare: bool = False) -> None:
+        self.id = turn_id
+        self.text = ""
+        self.ended = False
+        self.task: asyncio.Task[None] | None = None
+        self._outbox = outbox
+        self._encoder = FrameEncoder(request_id)
+        self._bare = bare
+        self._seq = 0
+        self._began = time.perf_counter()
+        self._first_text: float | None = None
+        self._first_audio: float | None = None
+
+    async def play(self, events: AsyncIterator[StreamEvent]) -> None:
+        """Send a stream to its end."""
+        async for event in events:
+            if isinstance(event, TextDelta):
+                self.text += event.text
+            for frame in self._encoder.encode(event):
+                await self._put(frame)
+
+    async def fail(self, error: GatewayError) -> None:
+        """End the turn by an error, unless it has ended."""
+        if not self.ended:
+            await self._put(error_frame(error))
+
+    async def cancelled(self) -> None:
+        """End the turn as cancelled, unless it has ended; its task is over, so no audio can follow."""
+        if not self.ended:
+            for frame in self._encoder.encode(Finished(FinishReason.CANCELLED)):
+                await self._put(frame)
+
+    async def _put(self, frame: Frame) -> None:
+        if isinstance(frame, bytes):
+            self._first_audio = self._first_audio or time.perf_counter()
+            await self._outbox.audio(frame)
+            return
+        kind = frame["type"]
+        if kind == "text":
+            self._first_text = self._first_text or time.perf_counter()
+        elif kind == "finished":
+            frame["timings"] = self._timings()
+        self.ended = self.ended or kind in ("finished", "error")
+        if self._bare and kind != "error":
+            return
+        seq, self._seq = self._seq, self._seq + 1
+        await self._outbox.json({"type": kind, "id": self.id, "seq": seq, **frame})
+
+    def _timings(self) -> dict[str, Any]:
+        """Milliseconds since the turn was asked for; null for what did not happen."""
+        return {
+            "ttft_ms": _milliseconds(self._began, self._first_text),
+            "ttfa_ms": _milliseconds(self._began, self._first_audio),
+            "total_ms": _milliseconds(self._began, time.perf_counter()),
+        }
+
+
+def _milliseconds(began: float, at: float | None) -> float | None:
+    return None if at is None else round((at - began) * 1000, 1)
