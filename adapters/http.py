@@ -87,6 +87,9 @@ class HttpUpstream:
     ) -> aiohttp.ClientResponse:
         try:
             return await self._open().request(method, url, data=data, headers=headers, allow_redirects=False)
+        except aiohttp.ClientError:
+            # Some of them are ValueErrors as well.
+            raise
         except ValueError:
             # aiohttp's word for a URL or header it cannot send; its text may quote the key or a password.
             raise UpstreamError(

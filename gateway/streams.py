@@ -162,19 +162,15 @@ class EventStream(Generic[ProviderEventT]):
     def _accept(self, event: StreamEvent) -> bool:
         """Check `event` against the grammar; False leaves it out."""
         match event:
-            case TextDelta(text=text):
-                if not text:
-                    return False
+            case TextDelta(text="") | AudioDelta(data=b"") | ReasoningDelta(text="", signature=None):
+                return False
+            case TextDelta():
                 self._meter.text()
-            case AudioDelta(data=data):
-                self._demand(self._audio, "AudioDelta before AudioStart")
-                if not data:
-                    return False
-                self._meter.audio()
-            case ReasoningDelta(text=text, signature=signature):
-                if not text and signature is None:
-                    return False
+            case ReasoningDelta():
                 self._meter.delta()
+            case AudioDelta():
+                self._demand(self._audio, "AudioDelta before AudioStart")
+                self._meter.audio()
             case ToolCallStart(index=index):
                 self._demand(index == self._tool_calls, "ToolCallStart out of order")
                 self._tool_calls += 1

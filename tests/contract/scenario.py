@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from gateway.events import FinishReason, Usage
 from tests.upstreams.fake_server import Act, Answer, Framing, Step
 
+USAGE = Usage(input_tokens=9, output_tokens=3)
 PIECES = ("Hel", "lo ", "안녕", "하세요", " 👋🏽")
 
 
@@ -43,7 +44,7 @@ class Scenario:
     reasoning: tuple[str, ...] = ()
     calls: tuple[Call, ...] = ()
     reason: FinishReason = FinishReason.STOP
-    usage: Usage = Usage(input_tokens=9, output_tokens=3)
+    usage: Usage = USAGE
     refusals: tuple[Refusal, ...] = ()
     pause: float = 0
     pieces_before: int = 0

@@ -88,10 +88,11 @@ class FakeServer:
     def __init__(self, routes: Mapping[str, Route], *, tls: ssl.SSLContext | None = None) -> None:
         self.routes = dict(routes)
         self.requests: list[Request] = []
+        self.asked = asyncio.Event()
         self.connections: set[_Connection] = set()
         self.accepted = 0
         self.url = ""
-        self._asked: dict[str, int] = {}
+        self._turns: dict[str, int] = {}
         self._tls = tls
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -116,6 +117,7 @@ class FakeServer:
     def answer(self, request: Request) -> Answer:
         """The answer to `request`, which is counted."""
         self.requests.append(request)
+        self.asked.set()
         path = request.path.partition("?")[0]
         route = self.routes.get(path)
         if route is None:
@@ -124,8 +126,8 @@ class FakeServer:
             return route(request)
         if isinstance(route, Answer):
             return route
-        turn = self._asked.get(path, 0)
-        self._asked[path] = turn + 1
+        turn = self._turns.get(path, 0)
+        self._turns[path] = turn + 1
         return route[min(turn, len(route) - 1)]
 
     def opened(self, connection: _Connection) -> None:
