@@ -6,6 +6,7 @@ It builds a provider when it is first needed and closes them all.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -13,10 +14,10 @@ from typing import Any, cast
 
 from gateway.config import Kind, ModelRow, ProviderRow, Settings
 from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, RateLimited, Unsupported
-from gateway.events import AudioEvent, Finished, FinishReason, Usage
+from gateway.events import AudioDelta, AudioEvent, Failed, Finished, FinishReason, StreamEvent, Usage
 from gateway.ports import ChatProvider, Provider, SpeechProvider, TranscriptionProvider
 from gateway.request import ChatRequest, Image, SpeechRequest, Text, TranscriptionRequest
-from gateway.speech import synthesize
+from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
 
@@ -45,7 +46,12 @@ class Gateway:
         self._models = {row.id: row for row in settings.models}
         self._providers: dict[tuple[str, Kind], Provider] = {}
         self._open = 0
-        self.draining = False
+        self._busy_since = self._idle_since = time.time()
+
+    @property
+    def activity(self) -> tuple[bool, float]:
+        """Whether streams are at work, and since when that is so, in Unix seconds."""
+        return (True, self._busy_since) if self._open else (False, self._idle_since)
 
     def models(self) -> Iterable[ModelRow]:
         """Every model that a client may name, in the order of the configuration."""
@@ -91,8 +97,35 @@ class Gateway:
         provider = self.voice(target)
         if len(request.text) > self.settings.limits.prompt_characters:
             raise PayloadTooLarge(f"The text is longer than {self.settings.limits.prompt_characters} characters.")
-        upstream = replace(request, model=target.model.upstream, voice=target.voice, options=target.model.options)
-        return self._stream(lambda: _spoken(provider, upstream), target, wire)
+        upstream = _upstream_speech(request, target)
+        return self._stream(lambda: _finished(synthesize(provider, upstream), lambda: len(request.text)), target, wire)
+
+    @asynccontextmanager
+    async def spoken_chat(
+        self, chat: ChatRequest, speech: SpeechRequest, *, wire: str, heard: HeardText
+    ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
+        """Open a chat stream that speaks while it is written; `heard` learns what was sent as audio."""
+        target = self.find_voice(speech.voice, speech.model or None)
+        provider, upstream = self.voice(target), _upstream_speech(speech, target)
+        async with self.chat(chat, wire=wire) as events:
+            patience = self._patience(target.provider)
+            async with aclosing(speak(events, provider, upstream, heard=heard, patience=patience)) as spoken:
+                yield _metered(spoken, events.meter)
+
+    def speech_feed(
+        self, feed: SpeechFeed, request: SpeechRequest, *, wire: str
+    ) -> AbstractAsyncContextManager[EventStream[Any]]:
+        """Open a speech stream of a text that is still being written; how long its writer pauses is not bounded."""
+        target = self.find_voice(request.voice, request.model or None)
+        provider, upstream = self.voice(target), _upstream_speech(request, target)
+        heard, patience = HeardText(), self._patience(target.provider)
+
+        def source() -> AsyncGenerator[AudioEvent | Finished, None]:
+            return _finished(
+                speak_feed(feed, provider, upstream, heard=heard, patience=patience), lambda: heard.characters
+            )
+
+        return self._stream(source, target, wire, Patience(first_event=None, idle=None))
 
     def transcribe(self, request: TranscriptionRequest, *, wire: str) -> AbstractAsyncContextManager[EventStream[Any]]:
         """Open a transcription stream: text deltas, then `Finished`."""
@@ -116,23 +149,33 @@ class Gateway:
 
     @asynccontextmanager
     async def _stream(
-        self, source: Callable[[], AsyncGenerator[Any, None]], target: Target, wire: str
+        self,
+        source: Callable[[], AsyncGenerator[Any, None]],
+        target: Target,
+        wire: str,
+        patience: Patience | None = None,
     ) -> AsyncIterator[EventStream[Any]]:
         limits = self.settings.limits
         if self._open >= limits.streams:
             raise RateLimited(f"All {limits.streams} streams are in use; try again in a moment.", retry_after=1)
+        if self._open == 0:
+            self._busy_since = time.time()
         self._open += 1
-        patience = Patience(
-            target.provider.first_event_seconds or limits.first_event_seconds,
-            target.provider.idle_seconds or limits.idle_seconds,
-            target.provider.retries,
-        )
+        patience = patience or self._patience(target.provider)
         meter = Meter(wire, target.model.id, target.provider.name)
         try:
             async with open_stream(source, model=target.model.id, meter=meter, patience=patience) as events:
                 yield events
         finally:
             self._open -= 1
+            if self._open == 0:
+                self._idle_since = time.time()
+
+    def _patience(self, row: ProviderRow) -> Patience:
+        limits = self.settings.limits
+        return Patience(
+            row.first_event_seconds or limits.first_event_seconds, row.idle_seconds or limits.idle_seconds, row.retries
+        )
 
     def _provider(self, row: ProviderRow, kind: Kind) -> Provider:
         provider = self._providers.get((row.name, kind))
@@ -149,12 +192,28 @@ class Gateway:
         return ModelRow(id=model_id, provider=name, upstream=upstream, kind=kind)
 
 
-async def _spoken(provider: SpeechProvider, request: SpeechRequest) -> AsyncGenerator[AudioEvent | Finished, None]:
-    """A speech stream with the terminal event that a `SpeechProvider` leaves to us: its clean end is its marker."""
-    async with aclosing(synthesize(provider, request)) as audio:
+async def _finished(
+    audio: AsyncGenerator[AudioEvent, None], characters: Callable[[], int]
+) -> AsyncGenerator[AudioEvent | Finished, None]:
+    """Speech with the terminal event that a `SpeechProvider` leaves to us: its clean end is its marker."""
+    async with aclosing(audio):
         async for event in audio:
             yield event
-    yield Finished(FinishReason.STOP, Usage(characters=len(request.text)))
+    yield Finished(FinishReason.STOP, Usage(characters=characters()))
+
+
+async def _metered(spoken: AsyncIterator[StreamEvent], meter: Meter) -> AsyncIterator[StreamEvent]:
+    """A spoken chat, whose audio and whose voice's failure its chat's meter cannot see by itself."""
+    async for event in spoken:
+        if isinstance(event, AudioDelta):
+            meter.audio()
+        elif isinstance(event, Failed):
+            meter.end(event)
+        yield event
+
+
+def _upstream_speech(request: SpeechRequest, target: Target) -> SpeechRequest:
+    return replace(request, model=target.model.upstream, voice=target.voice, options=target.model.options)
 
 
 def _check_chat(request: ChatRequest, provider: ChatProvider, most_characters: int) -> None:

@@ -109,6 +109,7 @@ class Limits(_Strict):
     send_stall_seconds: float = Field(default=60, gt=0)
     prediction_ttl_seconds: float = Field(default=3600, gt=0)
     drain_seconds: float = Field(default=10, ge=0)
+    socket_idle_seconds: float = Field(default=600, gt=0)
 
 
 class LocalSettings(_Strict):
@@ -147,6 +148,7 @@ DEFAULT_PROVIDERS = (ProviderRow(name="local", type="local"),)
 DEFAULT_MODELS = (
     ModelRow(id="default", provider="local", upstream="chat"),
     ModelRow(id="polywire/chat", provider="local", upstream="chat"),
+    ModelRow(id="tgi", provider="local", upstream="chat"),
     ModelRow(id="voice", provider="local", upstream="speech", kind="speech"),
     ModelRow(id="transcriber", provider="local", upstream="transcription", kind="transcription"),
 )

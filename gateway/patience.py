@@ -31,8 +31,10 @@ class WaitLimit:
         self._cancelled_before = 0
         self._rings = 0
 
-    async def within(self, seconds: float, awaitable: Awaitable[Result]) -> Result:
-        """The awaitable's result. Raises Waited after `seconds`, when the awaitable has been cancelled."""
+    async def within(self, seconds: float | None, awaitable: Awaitable[Result]) -> Result:
+        """The awaitable's result. Raises Waited after `seconds` (None: never), when the awaitable was cancelled."""
+        if seconds is None:
+            return await awaitable
         deadline = self._loop.time() + seconds
         self._deadline, self._task, self._rings = deadline, asyncio.current_task(), 0
         self._again = seconds

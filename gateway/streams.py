@@ -46,10 +46,10 @@ CLOSE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a provider may be silent, in seconds, and how often it is tried before its first event."""
+    """How long a provider may be silent, in seconds (None: for ever), and how often its start is tried again."""
 
-    first_event: float = 60.0
-    idle: float = 60.0
+    first_event: float | None = 60.0
+    idle: float | None = 60.0
     retries: int = 0
 
 
@@ -64,7 +64,7 @@ class EventStream(Generic[ProviderEventT]):
         self._open = source
         self._events: AsyncGenerator[ProviderEventT, None] | None = None
         self._patience = patience
-        self._meter = meter
+        self.meter = meter
         self._wait = WaitLimit()
         self._next: StreamEvent | None = None
         self._tool_calls = 0
@@ -107,12 +107,9 @@ class EventStream(Generic[ProviderEventT]):
                 return
 
     async def aclose(self) -> None:
-        """Close the provider's generator, and with it the upstream connection, and count the outcome."""
+        """Close the provider's generator, and with it the upstream connection."""
         self._wait.stop()
-        try:
-            await self._close_source()
-        finally:
-            self._meter.close()
+        await self._close_source()
 
     async def _close_source(self) -> None:
         events, self._events = self._events, None
@@ -123,13 +120,13 @@ class EventStream(Generic[ProviderEventT]):
                 await events.aclose()
         except Exception:
             # The provider is at fault, and the stream has its terminal event already.
-            log.exception("provider %r did not close", self._meter.provider)
+            log.exception("provider %r did not close", self.meter.provider)
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            log.error("provider %r was cancelled from within while it closed", self._meter.provider)
+            log.error("provider %r was cancelled from within while it closed", self.meter.provider)
 
-    async def _advance(self, limit: float) -> StreamEvent:
+    async def _advance(self, limit: float | None) -> StreamEvent:
         """The provider's next event, with empty ones left out. Raises GatewayError, never anything stray."""
         while True:
             try:
@@ -138,23 +135,23 @@ class EventStream(Generic[ProviderEventT]):
                 event = await self._wait.within(limit, self._events.__anext__())
             except StopAsyncIteration:
                 raise Truncated(
-                    f"Provider {self._meter.provider!r} ended without a terminal marker; the answer is incomplete.",
-                    provider=self._meter.provider,
+                    f"Provider {self.meter.provider!r} ended without a terminal marker; the answer is incomplete.",
+                    provider=self.meter.provider,
                 ) from None
             except Waited:
                 raise UpstreamTimeout(
-                    f"Provider {self._meter.provider!r} sent nothing for {limit:g} s.", provider=self._meter.provider
+                    f"Provider {self.meter.provider!r} sent nothing for {limit:g} s.", provider=self.meter.provider
                 ) from None
             except GatewayError as error:
-                error.provider = error.provider or self._meter.provider
+                error.provider = error.provider or self.meter.provider
                 raise
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                     raise
-                log.exception("provider %r raised", self._meter.provider)
+                log.exception("provider %r raised", self.meter.provider)
                 raise InternalError(
-                    f"Polywire failed while reading from provider {self._meter.provider!r}; the log has the cause.",
-                    provider=self._meter.provider,
+                    f"Polywire failed while reading from provider {self.meter.provider!r}; the log has the cause.",
+                    provider=self.meter.provider,
                 ) from error
             if self._accept(event):
                 return event
@@ -165,16 +162,16 @@ class EventStream(Generic[ProviderEventT]):
             case TextDelta(text="") | AudioDelta(data=b"") | ReasoningDelta(text="", signature=None):
                 return False
             case TextDelta():
-                self._meter.text()
+                self.meter.text()
             case ReasoningDelta():
-                self._meter.delta()
+                self.meter.delta()
             case AudioDelta():
                 self._demand(self._audio, "AudioDelta before AudioStart")
-                self._meter.audio()
+                self.meter.audio()
             case ToolCallStart(index=index):
                 self._demand(index == self._tool_calls, "ToolCallStart out of order")
                 self._tool_calls += 1
-                self._meter.delta()
+                self.meter.delta()
             case ToolCallDelta(index=index):
                 self._demand(0 <= index < self._tool_calls, "ToolCallDelta before its ToolCallStart")
             case AudioStart():
@@ -187,12 +184,12 @@ class EventStream(Generic[ProviderEventT]):
 
     def _demand(self, held: bool, broken_rule: str) -> None:
         if not held:
-            log.error("provider %r broke the grammar: %s", self._meter.provider, broken_rule)
-            raise InternalError(f"Provider {self._meter.provider!r} sent events in an impossible order.")
+            log.error("provider %r broke the grammar: %s", self.meter.provider, broken_rule)
+            raise InternalError(f"Provider {self.meter.provider!r} sent events in an impossible order.")
 
     def _end(self, terminal: Finished | Failed) -> StreamEvent:
         self._ended = True
-        self._meter.end(terminal)
+        self.meter.end(terminal)
         return terminal
 
 
@@ -210,7 +207,10 @@ async def open_stream(
         await stream.first()
         yield stream
     finally:
-        await stream.aclose()
+        try:
+            await stream.aclose()
+        finally:
+            meter.close()
 
 
 def _is_cancelled() -> bool:

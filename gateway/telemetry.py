@@ -118,9 +118,8 @@ class Meter:
             self._first_audio = time.perf_counter()
 
     def end(self, terminal: Finished | Failed) -> None:
-        """The stream's terminal event; only the first counts."""
-        if self._terminal is None:
-            self._terminal = terminal
+        """The stream's terminal event; the last one counts, since a voice may fail after its chat has finished."""
+        self._terminal = terminal
 
     def cancel(self) -> None:
         """The stream was stopped: what its provider had still to say does not count."""

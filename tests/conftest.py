@@ -21,6 +21,7 @@ def scripted_config(**extra: Any) -> dict[str, Any]:
     models += [
         {"id": "default", "provider": "script", "upstream": "hello"},
         {"id": "polywire/chat", "provider": "script", "upstream": "hello"},
+        {"id": "tgi", "provider": "script", "upstream": "hello"},
         {"id": "echo", "provider": "script", "upstream": "echo"},
         {"id": "test/echo", "provider": "script", "upstream": "echo"},
         {"id": "voice", "provider": "script", "upstream": "tone", "kind": "speech"},

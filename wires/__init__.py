@@ -12,12 +12,17 @@ from starlette.responses import Response
 
 from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
-from wires import generate, openai
+from wires import generate, openai, playground, sagemaker, websocket
 from wires.base import Wire
 
-WIRES: tuple[Wire, ...] = (generate.WIRE, openai.WIRE)
+WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, *sagemaker.WIRES, openai.WIRE)
 """The first wire whose `paths` match a path owns it."""
-ROUTERS: tuple[APIRouter, ...] = (*openai.ROUTERS,)
+ROUTERS: tuple[APIRouter, ...] = (
+    *websocket.ROUTERS,
+    *sagemaker.ROUTERS,
+    *openai.ROUTERS,
+    playground.router,
+)
 
 
 def wire_of(path: str) -> Wire:
@@ -79,7 +84,7 @@ def _add_catch_all(app: FastAPI) -> None:
         return response
 
     methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
-    for prefix in ("/v1",):
+    for prefix in ("/v1", "/invocations", "/endpoints", "/lambda"):
         app.add_route(f"{prefix}/{{path:path}}", unknown, methods=methods, include_in_schema=False)
 
 

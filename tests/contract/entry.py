@@ -10,6 +10,7 @@ from typing import cast
 
 from adapters import build
 from gateway.config import ProviderRow, Settings
+from gateway.events import FinishReason
 from gateway.ports import ChatProvider
 from tests.contract.scenario import Scenario
 from tests.upstreams.fake_server import FakeServer, Route
@@ -34,15 +35,17 @@ class Running:
 class ProviderEntry:
     """How one provider takes part.
 
-    `able` names what it can show: `usage`, `reasoning`, `tools`, `content_filter`; `http` for one whose upstream is a
-    FakeServer, `sse` for one whose stream is server-sent events over plain HTTP (an HTML page, gzip and an endless
-    line then mean something). `statuses` is what each status of the upstream becomes.
+    `able` names what it can show: `usage`, `reasoning`, `tools`; `http` for one whose upstream is a FakeServer (`row`
+    is then needed: it makes the row for a fake's URL), `sse` for one whose stream is server-sent events over plain
+    HTTP, where an HTML page, gzip and an endless line mean something. `reasons` are the finish reasons that it knows;
+    `statuses` is what each status of the upstream becomes.
     """
 
     name: str
     start: Callable[[Scenario], AbstractAsyncContextManager[Running]]
     row: Callable[[str], ProviderRow] | None = None
     able: frozenset[str] = frozenset()
+    reasons: frozenset[FinishReason] = frozenset({FinishReason.STOP, FinishReason.LENGTH})
     statuses: Mapping[int, int] = field(default_factory=lambda: STATUSES)
 
 

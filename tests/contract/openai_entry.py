@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from gateway.config import ProviderRow
+from gateway.events import FinishReason
 from tests.contract.entry import CANARY_ENV, ProviderEntry, over_http
 from tests.contract.scenario import Refusal, Scenario
 from tests.upstreams.fake_server import Answer, Route, json_answer
@@ -48,5 +49,6 @@ ENTRY = ProviderEntry(
     "openai",
     over_http(row, routes),
     row,
-    able=frozenset({"usage", "reasoning", "tools", "content_filter", "http", "sse"}),
+    able=frozenset({"usage", "reasoning", "tools", "http", "sse"}),
+    reasons=frozenset({FinishReason.STOP, FinishReason.LENGTH, FinishReason.CONTENT_FILTER}),
 )

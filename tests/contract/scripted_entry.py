@@ -68,4 +68,4 @@ async def _start(scenario: Scenario) -> AsyncIterator[Running]:
     yield Running(provider, left)
 
 
-ENTRY = ProviderEntry("scripted", _start, able=frozenset({"usage", "reasoning", "tools", "content_filter"}))
+ENTRY = ProviderEntry("scripted", _start, able=frozenset({"usage", "reasoning", "tools"}))

@@ -111,11 +111,10 @@ async def test_usage_is_counted(entry: ProviderEntry) -> None:
     assert (whole.usage.input_tokens, whole.usage.output_tokens) == (9, 3)
 
 
-@every
-@pytest.mark.parametrize("reason", [FinishReason.STOP, FinishReason.LENGTH, FinishReason.CONTENT_FILTER])
+@pytest.mark.parametrize(
+    ("entry", "reason"), [(entry, reason) for entry in ENTRIES for reason in sorted(entry.reasons)]
+)
 async def test_the_reason_of_the_ending_is_told(entry: ProviderEntry, reason: FinishReason) -> None:
-    if reason is not FinishReason.STOP and reason.value not in entry.able | ({"length"} if entry.able else set()):
-        pytest.skip(f"{entry.name} has no {reason.value}")
     async with entry.start(Scenario(reason=reason)) as running:
         got = await outcome(running.provider)
     assert got.finished is not None
@@ -149,42 +148,20 @@ async def test_a_cut_after_any_byte_is_a_failure_that_keeps_the_text(entry: Prov
     async with entry.start(scenario) as running:
         assert running.server is not None
         whole = await outcome(running.provider)
-        answers = _truncated_answers(running.server)
-        for at, text in [(at, text) async for at, text in _cut_everywhere(running.provider, running.server, answers)]:
-            assert scenario.text.startswith(text), f"cut after {at} bytes"
-    assert whole.finished is not None
-
-
-def _truncated_answers(server: FakeServer) -> dict[str, Answer]:
-    paths = {request.path.partition("?")[0] for request in server.requests}
-    routes = {path: server.routes[path] for path in paths}
-    return {
-        path: answers if isinstance(answers, Answer) else answers[-1]
-        for path, answers in routes.items()
-        if not callable(answers)
-    }
-
-
-async def _cut_everywhere(
-    provider: ChatProvider, server: FakeServer, answers: dict[str, Answer]
-) -> AsyncIterator[tuple[int, str]]:
-    """Cut the longest answer after every byte; the text that arrived. A cut that is a success must be at a place
-    where nothing but the end of the body tells that something is missing."""
-    path, answer = max(answers.items(), key=lambda item: len(item[1].body))
-    size = len(answer.body)
-    successes = []
-    for at in range(size):
-        server.routes[path] = replace(answer, truncated_at=at)
-        got = await outcome(provider)
-        if got.error is None:
-            successes.append(at)
-        yield at, got.text
-    if answer.framing is Framing.CLOSE:
-        # Once the reason of the ending is known the answer is whole, and the end of the connection ends the body.
-        assert all(successes[n] == size - len(successes) + n for n in range(len(successes)))
-        assert successes == [] or successes[0] > answer.body.rindex("👋🏽".encode()) + 8
-    else:
+        assert whole.text == scenario.text
+        path, answer = running.server.longest_answer()
+        successes = []
+        for at in range(len(answer.body)):
+            running.server.routes[path] = replace(answer, truncated_at=at)
+            got = await outcome(running.provider)
+            assert scenario.text.startswith(got.text), f"cut after {at} bytes"
+            if got.error is None:
+                successes.append((at, got.text))
+    if framing is not Framing.CLOSE:
         assert successes == []
+    # Where the end of the connection is the end of the body, an answer whose ending was told already is whole.
+    assert all(text == scenario.text for _, text in successes)
+    assert [at for at, _ in successes] == list(range(len(answer.body)))[len(answer.body) - len(successes) :]
 
 
 @every

@@ -130,6 +130,15 @@ class FakeServer:
         self._turns[path] = turn + 1
         return route[min(turn, len(route) - 1)]
 
+    def longest_answer(self) -> tuple[str, Answer]:
+        """The path and the answer with the most bytes, of the routes that are no functions."""
+        last = {
+            path: route if isinstance(route, Answer) else route[-1]
+            for path, route in self.routes.items()
+            if not callable(route)
+        }
+        return max(last.items(), key=lambda item: len(item[1].body))
+
     def opened(self, connection: _Connection) -> None:
         """A connection was accepted."""
         self.accepted += 1

@@ -22,8 +22,16 @@ def error_response(error: GatewayError) -> Response:
     return JSONResponse(error_frame(error), status_code=error.status)
 
 
-WIRE = Wire("ws", re.compile(r"/ws"), error_response)
+WIRE = Wire("ws", re.compile(r"/ws|/invocations-bidirectional-stream"), error_response)
 ROUTERS = (router,)
+
+
+@router.websocket("/invocations-bidirectional-stream")
+async def serve_sagemaker(socket: WebSocket) -> None:
+    """SageMaker's bidirectional container contract: the same messages, which its sidecar may send in binary frames."""
+    await socket.accept()
+    connection = Connection(socket, socket.app.state.gateway, WIRE.name, json_in_binary=True)
+    await connection.run(format=None, voice=None)
 
 
 @router.websocket("/ws")

@@ -69,7 +69,9 @@ def error_frame(error: GatewayError) -> dict[str, Any]:
 
 
 def _counts(usage: Usage | None) -> dict[str, int] | None:
-    return usage and {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    if usage is None:
+        return None
+    return {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
 
 
 def _tool_call(call: ToolCallStart, arguments: str) -> dict[str, Any]:

@@ -1,0 +1,102 @@
+"""A client that leaves stops its provider at once: before the first token, midway, while it is silent (case X1)."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from tests.running import Service
+
+PATHS: dict[str, Callable[[str], dict[str, object]]] = {
+    "/generate": lambda model: {"prompt": "hi", "model": model},
+    "/v1/chat/completions": lambda model: {
+        "model": model,
+        "messages": [{"role": "user", "content": "hi"}],
+        "stream": True,
+    },
+}
+
+
+def leave(service: Service, path: str, model: str, *, after: bytes | None) -> None:
+    """Send a request and hang up: at once, or when `after` has been read."""
+    body = json.dumps(PATHS[path](model)).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", service.port), timeout=5) as connection:
+        connection.sendall(head.encode() + body)
+        read = b""
+        while after is not None and after not in read:
+            read += connection.recv(65536)
+        if after is None:
+            wait_for(lambda: service.metric("polywire_streams_open") >= 1)
+
+
+def wait_for(held: Callable[[], bool], seconds: float = 2.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not held():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(("model", "after"), [("silent", None), ("hangs-midway", b"Hello")])
+def test_leaving_closes_the_provider(service: Service, path: str, model: str, after: bytes | None) -> None:
+    wire = "generate" if path == "/generate" else "openai"
+    before = service.metric("polywire_streams_total", wire=wire, outcome="cancelled")
+    leave(service, path, model, after=after)
+    left_at = time.monotonic()
+    wait_for(lambda: service.metric("polywire_streams_total", wire=wire, outcome="cancelled") == before + 1)
+    assert time.monotonic() - left_at < 0.5
+    assert service.metric("polywire_streams_open") == 0
+
+
+def test_two_hundred_departures_leave_nothing_behind(service: Service) -> None:
+    def held() -> tuple[int, int]:
+        worker = service.workers()[0]
+        return worker.num_fds(), worker.num_threads()
+
+    for path in PATHS:
+        leave(service, path, "hangs-midway", after=b"Hello")
+    wait_for(lambda: service.metric("polywire_streams_open") == 0)
+    before, memory_before = held(), service.workers()[0].memory_info().rss
+    for number in range(200):
+        leave(service, list(PATHS)[number % 2], "hangs-midway", after=b"Hello")
+    wait_for(lambda: service.metric("polywire_streams_open") == 0)
+    wait_for(lambda: held()[0] <= before[0] + 1)
+    assert held()[1] <= before[1]
+    assert service.workers()[0].memory_info().rss - memory_before < 8 * 1024 * 1024
+
+
+def test_a_reader_that_stops_costs_at_most_a_mebibyte(tmp_path: object, service: Service) -> None:
+    """Case P1, by an answer much larger than every buffer on its way."""
+    worker: psutil.Process = service.workers()[0]
+    text = "word " * 79_000
+    body = json.dumps({"model": "echo", "stream": True, "messages": [{"role": "user", "content": text}]}).encode()
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
+    )
+    readers = []
+    before = worker.memory_info().rss
+    for _ in range(8):
+        reader = socket.socket()
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.connect(("127.0.0.1", service.port))
+        reader.sendall(head.encode() + body)
+        readers.append(reader)
+    try:
+        wait_for(lambda: service.metric("polywire_streams_open") == 8, 10)
+        grown = worker.memory_info().rss - before
+        # Each request's own text is held as well, once as its body and once as its words.
+        assert grown < 8 * (1024 * 1024 + 40 * len(text))
+        started = time.monotonic()
+        service.get("/readyz")
+        assert time.monotonic() - started < 0.2
+    finally:
+        for reader in readers:
+            reader.close()
+    wait_for(lambda: service.metric("polywire_streams_open") == 0, 10)

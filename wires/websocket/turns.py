@@ -1,0 +1,120 @@
+"""What a turn on `/ws` can be: an answer of a model, spoken or not, or speech of a text that is whole or being written.
+
+Each is checked when it is made, so that what is wrong with a message is said before a turn begins, and does its work
+in `run`, which its connection may cancel at any point.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+
+from gateway.catalog import Gateway
+from gateway.errors import ContextLengthExceeded, RateLimited
+from gateway.events import StreamEvent
+from gateway.request import SpeechRequest
+from gateway.speech import HeardText, SpeechFeed
+from wires.websocket.conversation import Configuration, Conversation
+from wires.websocket.messages import Chat, Format, Speak, SpeakAppend, audio_format
+from wires.websocket.turn import Turn
+
+MOST_WAITING_TEXTS = 32
+"""Bare texts that may wait for their turn to be spoken."""
+
+
+class ChatTurn:
+    """An answer to what the client said, with its speech if it asked for that."""
+
+    def __init__(self, gateway: Gateway, wire: str, conversation: Conversation, said: Chat) -> None:
+        configuration = conversation.configuration
+        self._gateway, self._wire = gateway, wire
+        self._conversation, self._said = conversation, said
+        self._request = conversation.request(said)
+        speak = configuration.speak if said.speak is None else said.speak
+        self._speech = speech_request("", configuration, said.voice, said.format) if speak else None
+        self._heard = HeardText()
+        gateway.find(self._request.model or None)
+        if self._speech is not None:
+            gateway.find_voice(self._speech.voice)
+
+    async def run(self, turn: Turn) -> None:
+        try:
+            await self._answer(turn)
+        finally:
+            answer = turn.text
+            if self._speech is not None and not turn.ended:
+                # Interrupted while speaking: what was not heard was not said.
+                answer = self._heard.text
+            self._conversation.remember(self._request, answer)
+
+    async def _answer(self, turn: Turn) -> None:
+        while True:
+            try:
+                async with self._open() as events:
+                    await turn.play(events)
+                return
+            except ContextLengthExceeded:
+                if turn.text or self._said.messages is not None or not self._conversation.forget_oldest():
+                    raise
+                self._request = self._conversation.request(self._said)
+
+    def _open(self) -> AbstractAsyncContextManager[AsyncIterator[StreamEvent]]:
+        if self._speech is None:
+            return self._gateway.chat(self._request, wire=self._wire)
+        return self._gateway.spoken_chat(self._request, self._speech, wire=self._wire, heard=self._heard)
+
+
+class WholeSpeech:
+    """One text, spoken."""
+
+    def __init__(self, gateway: Gateway, wire: str, configuration: Configuration, said: Speak) -> None:
+        self._gateway, self._wire = gateway, wire
+        self._request = speech_request(said.text, configuration, said.voice, said.format, said.speed)
+        gateway.find_voice(self._request.voice)
+
+    async def run(self, turn: Turn) -> None:
+        async with self._gateway.speech(self._request, wire=self._wire) as events:
+            await turn.play(events)
+
+
+class FedSpeech:
+    """A text that is spoken while its client still writes it."""
+
+    def __init__(self, gateway: Gateway, wire: str, configuration: Configuration, said: SpeakAppend) -> None:
+        self._gateway, self._wire = gateway, wire
+        self._request = speech_request("", configuration, said.voice, said.format, said.speed)
+        self.feed = SpeechFeed()
+        gateway.find_voice(self._request.voice)
+
+    async def run(self, turn: Turn) -> None:
+        async with self._gateway.speech_feed(self.feed, self._request, wire=self._wire) as events:
+            await turn.play(events)
+
+
+class BareSpeech:
+    """The seed form: texts that are spoken one after the other, each as one stream of audio with one header."""
+
+    def __init__(self, gateway: Gateway, wire: str, configuration: Configuration, text: str) -> None:
+        self._gateway, self._wire, self._configuration = gateway, wire, configuration
+        self._texts = deque([text])
+
+    def add(self, text: str) -> None:
+        """Have `text` spoken after those before it. Raises RateLimited when too many wait."""
+        if len(self._texts) >= MOST_WAITING_TEXTS:
+            raise RateLimited(f"More than {MOST_WAITING_TEXTS} texts are waiting to be spoken; wait for their audio.")
+        self._texts.append(text)
+
+    async def run(self, turn: Turn) -> None:
+        while self._texts:
+            request = speech_request(self._texts.popleft(), self._configuration, None, None)
+            async with self._gateway.speech(request, wire=self._wire) as events:
+                await turn.play(events)
+
+
+def speech_request(
+    text: str, configuration: Configuration, voice: str | None, format: Format | None, speed: float = 1.0
+) -> SpeechRequest:
+    """Speech of `text` by what the message says, else by the configuration. Raises InvalidRequest."""
+    wanted = configuration.format if format is None else audio_format(format)
+    return SpeechRequest("", text, voice=voice or configuration.voice, format=wanted, speed=speed)
