@@ -18,6 +18,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Self
 
+from tests.upstreams.http_request import Request, parse_request
+
+__all__ = ["Act", "Answer", "FakeServer", "Framing", "Request", "Route", "Step", "json_answer"]
+
 NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -43,7 +47,8 @@ class Framing(Enum):
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One answer: `steps` are bytes to write, seconds to pause and acts. `cut` splits every write into that many
-    bytes; `truncated_at` drops the connection after so many bytes of the body (LENGTH still declares them all)."""
+    bytes; `truncated_at` drops the connection after so many bytes of the body (LENGTH still declares them all);
+    `before_head` is done in place of everything."""
 
     steps: Sequence[Step] = ()
     status: int = 200
@@ -51,6 +56,7 @@ class Answer:
     framing: Framing = Framing.CHUNKED
     cut: int | None = None
     truncated_at: int | None = None
+    before_head: Act | None = None
 
     @property
     def body(self) -> bytes:
@@ -62,21 +68,6 @@ def json_answer(body: bytes, status: int = 200, **headers: str) -> Answer:
     """A whole JSON answer with its length."""
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     return Answer((body,), status, {"content-type": "application/json", **given}, Framing.LENGTH)
-
-
-@dataclass(eq=False, slots=True)
-class Request:
-    """What came in. `gone` is set when the peer closes its connection before our answer has ended; times are the
-    event loop's."""
-
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: bytes
-    arrived_at: float
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
-    gone_at: float | None = None
-    answered: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 Route = Answer | Sequence[Answer] | Callable[[Request], Answer]
@@ -169,8 +160,9 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        request = self._whole_request()
+        request = parse_request(bytes(self._received))
         if request is not None:
+            self._received.clear()
             self._request = request
             self._task = asyncio.get_running_loop().create_task(self._answer(request))
 
@@ -203,19 +195,6 @@ class _Connection(asyncio.Protocol):
             request.gone_at = asyncio.get_running_loop().time()
             request.gone.set()
 
-    def _whole_request(self) -> Request | None:
-        head, separator, rest = bytes(self._received).partition(b"\r\n\r\n")
-        if not separator:
-            return None
-        first, *lines = head.decode("latin-1").split("\r\n")
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        body = _request_body(headers, rest)
-        if body is None:
-            return None
-        self._received.clear()
-        method, path, _ = first.split(" ", 2)
-        return Request(method, path, headers, body, asyncio.get_running_loop().time())
-
     async def _answer(self, request: Request) -> None:
         answer = self._server.answer(request)
         whole = await self._play(answer)
@@ -227,6 +206,8 @@ class _Connection(asyncio.Protocol):
 
     async def _play(self, answer: Answer) -> bool:
         """Write the answer; False when it was left unfinished."""
+        if answer.before_head is not None:
+            return await self._act(answer.before_head)
         await self._write(_head(answer), answer.cut)
         left = answer.truncated_at
         for step in answer.steps:
@@ -237,13 +218,8 @@ class _Connection(asyncio.Protocol):
                         await self._write(_framed(piece, answer.framing), answer.cut)
                     if left is not None and (left := left - len(piece)) == 0:
                         return False
-                case Act.HANG:
-                    await self._lost.wait()
-                case Act.DROP:
-                    return False
-                case Act.RESET:
-                    self._reset()
-                    return False
+                case Act():
+                    return await self._act(step)
                 case _:
                     await self._pause(float(step))
             if self._lost.is_set():
@@ -251,6 +227,13 @@ class _Connection(asyncio.Protocol):
         if answer.framing is Framing.CHUNKED:
             await self._write(b"0\r\n\r\n", answer.cut)
         return True
+
+    async def _act(self, act: Act) -> bool:
+        if act is Act.HANG:
+            await self._lost.wait()
+        elif act is Act.RESET:
+            self._reset()
+        return False
 
     async def _write(self, data: bytes, cut: int | None) -> None:
         for start in range(0, len(data), cut or len(data)):
@@ -289,25 +272,3 @@ def _head(answer: Answer) -> bytes:
 
 def _framed(data: bytes, framing: Framing) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data) if framing is Framing.CHUNKED else data
-
-
-def _request_body(headers: Mapping[str, str], received: bytes) -> bytes | None:
-    """The body, None while it is not whole."""
-    if headers.get("transfer-encoding") == "chunked":
-        return _unchunked(received)
-    length = int(headers.get("content-length", 0))
-    return received[:length] if len(received) >= length else None
-
-
-def _unchunked(received: bytes) -> bytes | None:
-    body = b""
-    while True:
-        size, separator, rest = received.partition(b"\r\n")
-        if not separator:
-            return None
-        length = int(size, 16)
-        if len(rest) < length + 2:
-            return None
-        if length == 0:
-            return body
-        body, received = body + rest[:length], rest[length + 2 :]
