@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -31,7 +30,6 @@ from gateway.events import (
     ToolCallStart,
     Usage,
 )
-from gateway.patience import Waited, WaitLimit
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
 
@@ -200,7 +198,7 @@ def check_grammar(events: list[StreamEvent], *, whole: bool) -> None:
 @pytest.fixture(autouse=True)
 def _brief_closing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "CLOSE_SECONDS", BRIEF)
-    logging.getLogger("polywire").setLevel(logging.CRITICAL)
+    monkeypatch.setattr(streams.log, "disabled", True)
 
 
 @settings(max_examples=400, deadline=None)
@@ -276,37 +274,6 @@ async def test_a_retry_ends_with_the_first_event() -> None:
     played = await run(scripts, None, "reads on", 0, 2)
     assert played.attempts == 2
     assert isinstance(played.events[-1], Failed)
-
-
-async def test_a_wait_that_is_cancelled_from_outside_is_cancelled() -> None:
-    limit = WaitLimit()
-    task = asyncio.create_task(limit.within(60, asyncio.Event().wait()))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    limit.stop()
-
-
-async def test_a_wait_leaves_no_cancellation_behind() -> None:
-    limit = WaitLimit()
-    task = asyncio.current_task()
-    assert task is not None
-
-    async def deaf() -> str:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            return "late"
-        return "never"
-
-    assert await limit.within(BRIEF, deaf()) == "late"
-    assert task.cancelling() == 0
-    with pytest.raises(Waited):
-        await limit.within(BRIEF, asyncio.Event().wait())
-    assert task.cancelling() == 0
-    assert await limit.within(60, asyncio.sleep(0, "in time")) == "in time"
-    limit.stop()
 
 
 async def test_the_source_is_closed_when_the_reader_leaves() -> None:

