@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -35,9 +36,12 @@ def create_app(gateway: Gateway) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(gateway.warm())
         try:
             yield
         finally:
+            warming.cancel()
+            await asyncio.wait([warming])
             await gateway.aclose()
 
     app = FastAPI(title="Polywire", lifespan=lifespan, docs_url=None, redoc_url=None)

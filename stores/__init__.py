@@ -1,0 +1,1 @@
+"""State that outlives a request: the stores behind the `Store` port."""
