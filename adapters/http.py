@@ -9,25 +9,29 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
+from yarl import URL
 
-from adapters.http_errors import decode_json, error_for_response, error_for_status, transport_errors
+from adapters.http_errors import decode_json, error_for_response, error_for_status, retry_after, transport_errors
 from gateway.config import ProviderRow
-from gateway.errors import UpstreamError
+from gateway.errors import GatewayError, UpstreamError
 
 __all__ = [
     "HttpUpstream",
     "bearer",
     "decode_json",
+    "error_body",
     "error_for_response",
     "error_for_status",
     "read",
     "read_whole",
+    "retry_after",
     "transport_errors",
 ]
 
@@ -40,10 +44,23 @@ LARGE_REQUEST = 1024 * 1024
 
 
 class HttpUpstream:
-    """The session of one provider row. Built without a running loop; the session opens with the first request."""
+    """The session of one provider row. Built without a running loop; the session opens with the first request.
 
-    def __init__(self, row: ProviderRow, base_url: str, headers: Mapping[str, str] | None = None) -> None:
+    `explain` tells an error answer (its head and body) as a GatewayError; `ca_file` overrides the row's.
+    """
+
+    def __init__(
+        self,
+        row: ProviderRow,
+        base_url: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        ca_file: Path | None = None,
+        explain: Callable[[ProviderRow, aiohttp.ClientResponse, bytes], GatewayError] | None = None,
+    ) -> None:
         self.row = row
+        self._ca_file = ca_file or row.ca_file
+        self._explain = explain or error_for_response
         self.base_url = base_url.rstrip("/")
         self._headers = dict(headers or {})
         self._session: aiohttp.ClientSession | None = None
@@ -52,7 +69,7 @@ class HttpUpstream:
     async def send(
         self,
         method: str,
-        path: str,
+        path: str | URL,
         *,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
@@ -60,14 +77,15 @@ class HttpUpstream:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request to `base_url + path` (or to `path`, if it is a whole URL) and wait for the answer's head.
 
+        A `URL` is sent exactly as it is encoded.
         Raises a GatewayError for anything but a 2xx answer, unless `accept_errors`.
         """
-        url = path if "://" in path else self.base_url + path
+        url = path if isinstance(path, URL) or "://" in path else self.base_url + path
         data = io.BytesIO(body) if body is not None and len(body) >= LARGE_REQUEST else body
         with transport_errors(self.row):
             async with await self._request(method, url, data, {**self._headers, **(headers or {})}) as response:
                 if not accept_errors and not 200 <= response.status < 300:
-                    raise error_for_response(self.row, response, await _error_body(response))
+                    raise self._explain(self.row, response, await error_body(response))
                 yield response
 
     async def post_json(self, path: str, value: Any, headers: Mapping[str, str] | None = None) -> Any:
@@ -83,7 +101,7 @@ class HttpUpstream:
             self._session = None
 
     async def _request(
-        self, method: str, url: str, data: bytes | io.BytesIO | None, headers: Mapping[str, str]
+        self, method: str, url: str | URL, data: bytes | io.BytesIO | None, headers: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
         try:
             return await self._open().request(method, url, data=data, headers=headers, allow_redirects=False)
@@ -99,7 +117,7 @@ class HttpUpstream:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            context = ssl.create_default_context(cafile=str(self.row.ca_file)) if self.row.ca_file else True
+            context = ssl.create_default_context(cafile=str(self._ca_file)) if self._ca_file else True
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=self.row.connections, ssl=context),
                 # Silence is bounded by `gateway/streams.py`; a total time would cut a healthy stream.
@@ -142,7 +160,7 @@ def bearer(row: ProviderRow) -> dict[str, str]:
     return {"authorization": f"Bearer {row.api_key}"} if row.api_key else {}
 
 
-async def _error_body(response: aiohttp.ClientResponse) -> bytes:
+async def error_body(response: aiohttp.ClientResponse) -> bytes:
     """At most LONGEST_ERROR_BODY bytes of an error answer; one that breaks off or stalls is as good as empty."""
     pieces, size = [], 0
     try:

@@ -115,7 +115,7 @@ def decode_json(row: ProviderRow, body: bytes) -> Any:
 
 
 def message_and_code(body: bytes) -> tuple[str, str | None]:
-    """`{"error": {"message", "code"|"type"}}`, `{"error": "..."}`, `{"detail": "..."}` or `{"message": "..."}`."""
+    """`{"error": {"message"|"reason", "code"|"type"}}`, or a sentence under `error`, `detail` or `message`."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
@@ -125,8 +125,9 @@ def message_and_code(body: bytes) -> tuple[str, str | None]:
     error = value.get("error")
     if isinstance(error, dict):
         code = next((word for word in (error.get("code"), error.get("type")) if isinstance(word, str)), None)
-        return _string(error.get("message")), code
-    return next((text for key in ("error", "detail", "message") if (text := _string(value.get(key)))), ""), None
+        return _string(error.get("message")) or _string(error.get("reason")), code
+    sentences = (_string(value.get(key)) or _problems(value.get(key)) for key in ("error", "detail", "message"))
+    return next(filter(None, sentences), ""), None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
@@ -154,3 +155,12 @@ def _refusal(code: str | None) -> type[GatewayError]:
 
 def _string(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _problems(value: object) -> str:
+    """FastAPI's list of validation errors as one sentence: `body.prompt: Field required`."""
+    problems = [problem for problem in value if isinstance(problem, dict)] if isinstance(value, list) else []
+    return "; ".join(
+        ".".join(str(step) for step in problem.get("loc") or ()) + ": " + _string(problem.get("msg"))
+        for problem in problems
+    )
