@@ -88,12 +88,18 @@ def test_calls_without_an_id_get_one_of_their_own() -> None:
     assert len(set(ids)) == 4
 
 
-def test_calls_of_a_whole_answer_without_index_or_id_stay_apart() -> None:
-    same = b'{"type":"function","function":{"name":"roll","arguments":{"sides":6}}}'
+def test_calls_of_a_whole_answer_stay_apart_without_an_id() -> None:
+    same = b'{"index":0,"type":"function","function":{"name":"roll","arguments":{"sides":6}}}'
     body = b'{"choices":[{"message":{"content":null,"tool_calls":[%s,%s]},"finish_reason":"tool_calls"}]}'
     deltas = ChatCompletionDecoder(ROW).feed(body % (same, same))
     assert [type(delta) for delta in deltas] == [ToolCallStart, ToolCallDelta] * 2
     assert deltas[3] == ToolCallDelta(1, '{"sides":6}')
+
+
+def test_an_index_tells_calls_of_one_name_and_id_apart() -> None:
+    twice = streams.calls(*(streams.call(index, "{}", "call_1", "roll") for index in (0, 1)))
+    starts = [event for event in decode([twice]) if isinstance(event, ToolCallStart)]
+    assert [start.index for start in starts] == [0, 1]
 
 
 def test_one_call_may_stand_without_its_list() -> None:

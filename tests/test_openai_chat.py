@@ -24,7 +24,7 @@ from gateway.events import Delta, Finished, FinishReason, TextDelta, Usage
 from gateway.request import ChatRequest, Image, Message, Role, Sampling, Text, text_message
 from tests.upstreams import openai_streams as streams
 from tests.upstreams.certificates import self_signed
-from tests.upstreams.fake_server import Act, Answer, FakeServer, Framing, Route, json_answer
+from tests.upstreams.fake_server import Act, Answer, FakeServer, Framing, Route, Step, json_answer
 
 CHAT = "/v1/chat/completions"
 REQUEST = ChatRequest("m", (text_message(Role.USER, "Say hello."),))
@@ -101,8 +101,9 @@ async def test_the_request_says_what_is_wanted(monkeypatch: pytest.MonkeyPatch) 
     assert request.headers["accept-encoding"] == "identity"
 
 
-async def test_a_connection_serves_one_answer_after_the_other() -> None:
-    async with chatting(Answer((streams.OPENAI,))) as (provider, server):
+@pytest.mark.parametrize("steps", [(streams.OPENAI,), (streams.OPENAI, 0.01)], ids=["at once", "end a moment later"])
+async def test_a_connection_serves_one_answer_after_the_other(steps: tuple[Step, ...]) -> None:
+    async with chatting(Answer(steps)) as (provider, server):
         for _ in range(5):
             assert await said(provider) == SAID
         assert server.accepted == 1

@@ -213,7 +213,7 @@ ERRORS = {
     "llama.cpp": (b'error: {"x":1}\n\ndata: {"error":{"code":500,"message":"m","type":"server_error"}}\n\n', 502),
     "no words": (b'data: {"error":{}}\n\ndata: {"error":true}\n\n', 502),
     "event": (b'event: error\ndata: {"error":{"message":"m","code":"overloaded_error"}}\n\n', 503),
-    "event without an error key": (b'event: error\ndata: {"message":"m","code":"invalid_api_key"}\n\n', 502),
+    "event without an error key": (b'event: error\ndata: {"message":"m","code":"rate_limit_exceeded"}\n\n', 429),
     "event that is not JSON": (b"event: error\ndata: out of memory\n\n", 502),
     "finish reason": (chunk({}, "error") + DONE, 502),
 }
