@@ -19,8 +19,8 @@ from gateway.config import ProviderRow, Settings
 from gateway.errors import GatewayError, Truncated, UpstreamError
 from gateway.events import AudioDelta, AudioEvent, AudioFormat, AudioStart, Finished, FinishReason, TextDelta, Usage
 from gateway.request import SpeechRequest, TranscriptionRequest
+from tests.upstreams.byte_server import Act, Answer, ByteServer, Framing, Route, Step, json_answer
 from tests.upstreams.certificates import self_signed
-from tests.upstreams.fake_server import Act, Answer, FakeServer, Framing, Route, Step, json_answer
 
 SPEECH, TRANSCRIPTION = "/v1/audio/speech", "/v1/audio/transcriptions"
 PCM = bytes(range(256)) * 20
@@ -48,8 +48,8 @@ def sse(*events: Mapping[str, Any], **more: Any) -> Answer:
 
 
 @asynccontextmanager
-async def speaking(route: Route) -> AsyncIterator[tuple[OpenAISpeech, FakeServer]]:
-    async with FakeServer({SPEECH: route}) as server:
+async def speaking(route: Route) -> AsyncIterator[tuple[OpenAISpeech, ByteServer]]:
+    async with ByteServer({SPEECH: route}) as server:
         provider = OpenAISpeech(row(server.url), Settings())
         try:
             yield provider, server
@@ -63,7 +63,7 @@ async def spoken(route: Route, request: SpeechRequest = SPOKEN) -> list[AudioEve
 
 
 async def heard(route: Route, request: TranscriptionRequest = HEARD) -> list[TextDelta | Finished]:
-    async with FakeServer({TRANSCRIPTION: route}) as server:
+    async with ByteServer({TRANSCRIPTION: route}) as server:
         provider = OpenAITranscription(row(server.url), Settings())
         try:
             return [event async for event in provider.transcribe(request)]
@@ -188,7 +188,7 @@ async def test_a_refusal_has_its_status_and_no_key(
 
 
 async def test_an_upstream_that_is_not_there_is_unavailable() -> None:
-    async with FakeServer({}) as server:
+    async with ByteServer({}) as server:
         url = server.url
     provider = OpenAISpeech(row(url), Settings())
     with pytest.raises(GatewayError) as raised:
@@ -198,7 +198,7 @@ async def test_an_upstream_that_is_not_there_is_unavailable() -> None:
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_unavailable() -> None:
-    async with FakeServer({}, tls=self_signed()) as server:
+    async with ByteServer({}, tls=self_signed()) as server:
         provider = OpenAISpeech(row(server.url), Settings())
         with pytest.raises(GatewayError) as raised:
             await anext(provider.synthesize(SPOKEN))
@@ -207,7 +207,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_unavailable() -> None:
 
 
 async def test_a_row_without_a_key_never_takes_one_from_the_environment() -> None:
-    async with FakeServer({SPEECH: audio(PCM)}) as server:
+    async with ByteServer({SPEECH: audio(PCM)}) as server:
         provider = OpenAISpeech(ProviderRow(name="v", type="openai", base_url=f"{server.url}/v1"), Settings())
         assert [event async for event in provider.synthesize(SPOKEN)]
         assert server.requests[0].headers["authorization"] == "Bearer none"
@@ -259,7 +259,7 @@ async def test_what_is_no_transcript_is_an_upstream_error() -> None:
 
 
 async def test_the_speech_is_sent_as_one_wav_file() -> None:
-    async with FakeServer({TRANSCRIPTION: sse(WHOLE)}) as server:
+    async with ByteServer({TRANSCRIPTION: sse(WHOLE)}) as server:
         provider = OpenAITranscription(row(server.url), Settings())
         request = TranscriptionRequest("stt", PCM, 16_000, language="ko", prompt="names", temperature=0)
         assert [event async for event in provider.transcribe(request)]

@@ -23,8 +23,8 @@ from gateway.errors import GatewayError, RateLimited, Truncated, UpstreamError, 
 from gateway.events import Delta, Finished, FinishReason, TextDelta, Usage
 from gateway.request import ChatRequest, Image, Message, Role, Sampling, Text, text_message
 from tests.upstreams import openai_streams as streams
+from tests.upstreams.byte_server import Act, Answer, ByteServer, Framing, Route, Step, json_answer
 from tests.upstreams.certificates import self_signed
-from tests.upstreams.fake_server import Act, Answer, FakeServer, Framing, Route, Step, json_answer
 
 CHAT = "/v1/chat/completions"
 REQUEST = ChatRequest("m", (text_message(Role.USER, "Say hello."),))
@@ -32,8 +32,8 @@ SAID = [*map(TextDelta, streams.PIECES), Finished(FinishReason.STOP, Usage(input
 
 
 @asynccontextmanager
-async def chatting(route: Route, **fields: Any) -> AsyncIterator[tuple[OpenAIChat, FakeServer]]:
-    async with FakeServer({CHAT: route}) as server:
+async def chatting(route: Route, **fields: Any) -> AsyncIterator[tuple[OpenAIChat, ByteServer]]:
+    async with ByteServer({CHAT: route}) as server:
         row = ProviderRow(name="up", type="openai", base_url=f"{server.url}/v1", **fields)
         provider = OpenAIChat(row, Settings())
         try:
@@ -138,7 +138,7 @@ async def test_a_refusal_that_stalls_is_told_by_its_status(monkeypatch: pytest.M
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    async with FakeServer({}) as elsewhere:
+    async with ByteServer({}) as elsewhere:
         error = await failure(json_answer(b"{}", 307, location=f"{elsewhere.url}/v1/chat/completions"))
         assert elsewhere.requests == []
     assert (error.status, error.message) == (502, "Provider 'up' answered with status 307.")
@@ -146,7 +146,7 @@ async def test_a_redirect_is_not_followed() -> None:
 
 async def test_a_certificate_of_the_rows_own_authority_is_trusted(tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
-    async with FakeServer({CHAT: Answer((streams.OPENAI,))}, tls=self_signed(file)) as server:
+    async with ByteServer({CHAT: Answer((streams.OPENAI,))}, tls=self_signed(file)) as server:
         row = ProviderRow(name="up", type="openai", base_url=f"{server.url}/v1", ca_file=file)
         provider = OpenAIChat(row, Settings())
         assert await said(provider) == SAID
@@ -205,7 +205,7 @@ async def test_json_that_is_none_and_json_that_breaks_off() -> None:
         "/cut": Answer((b'{"a":1}',), framing=Framing.LENGTH, truncated_at=3),
         "/good": json_answer(b'{"a":1}'),
     }
-    async with FakeServer(routes) as server:
+    async with ByteServer(routes) as server:
         upstream = HttpUpstream(ProviderRow(name="up", type="openai"), server.url)
         assert await upstream.post_json("/good", {"q": "한글"}) == {"a": 1}
         with pytest.raises(UpstreamError, match="not JSON"):
@@ -217,7 +217,7 @@ async def test_json_that_is_none_and_json_that_breaks_off() -> None:
 
 
 async def test_a_body_over_the_limit_is_refused() -> None:
-    async with FakeServer({"/big": json_answer(b"x" * 100_000)}) as server:
+    async with ByteServer({"/big": json_answer(b"x" * 100_000)}) as server:
         row = ProviderRow(name="up", type="openai")
         upstream = HttpUpstream(row, server.url)
         with pytest.raises(UpstreamError, match="more than 1000 bytes"):

@@ -276,6 +276,21 @@ async def test_a_retry_ends_with_the_first_event() -> None:
     assert isinstance(played.events[-1], Failed)
 
 
+async def test_a_cancelled_reader_is_cancelled_and_counts_as_such() -> None:
+    played = Played()
+    meter = Meter("machine", "m", "p")
+
+    async def whole() -> None:
+        source = provider(played, [[TextDelta("a"), Do("hang")]], None)
+        async with open_stream(source, model="m", meter=meter, patience=Patience()) as stream:
+            await read(played, stream, "is cancelled", 2)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(whole())
+    assert played.events[1:] == [TextDelta("a")]
+    assert (played.open, meter.outcome) == (0, "cancelled")
+
+
 async def test_the_source_is_closed_when_the_reader_leaves() -> None:
     played = Played()
     source = provider(played, [[TextDelta("a"), Do("hang")]], None)

@@ -13,7 +13,7 @@ from gateway.config import ProviderRow, Settings
 from gateway.events import FinishReason
 from gateway.ports import ChatProvider
 from tests.contract.scenario import Scenario
-from tests.upstreams.fake_server import FakeServer, Route
+from tests.upstreams.byte_server import ByteServer, Route
 
 CANARY = "sk-canary-0123456789"
 """The key of every row: it must show up in the request's headers and nowhere else."""
@@ -28,14 +28,14 @@ class Running:
 
     provider: ChatProvider
     left: Callable[[], Awaitable[None]]
-    server: FakeServer | None = None
+    server: ByteServer | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderEntry:
     """How one provider takes part.
 
-    `able` names what it can show: `usage`, `reasoning`, `tools`; `http` for one whose upstream is a FakeServer (`row`
+    `able` names what it can show: `usage`, `reasoning`, `tools`; `http` for one whose upstream is a ByteServer (`row`
     is then needed: it makes the row for a fake's URL), `sse` for one whose stream is server-sent events over plain
     HTTP, where an HTML page, gzip and an endless line mean something. `reasons` are the finish reasons that it knows;
     `statuses` is what each status of the upstream becomes.
@@ -57,7 +57,7 @@ def over_http(
 
     @asynccontextmanager
     async def start(scenario: Scenario) -> AsyncIterator[Running]:
-        async with FakeServer({}) as server:
+        async with ByteServer({}) as server:
             server.routes.update(routes(scenario, server.url))
             provider = cast(ChatProvider, build(row(server.url), "chat", Settings()))
 

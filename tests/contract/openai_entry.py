@@ -9,7 +9,7 @@ from gateway.config import ProviderRow
 from gateway.events import FinishReason
 from tests.contract.entry import CANARY_ENV, ProviderEntry, over_http
 from tests.contract.scenario import Refusal, Scenario
-from tests.upstreams.fake_server import Answer, Route, json_answer
+from tests.upstreams.byte_server import Answer, Route, json_answer
 from tests.upstreams.openai_streams import DONE, call, chunk, usage
 
 

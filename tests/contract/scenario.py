@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gateway.events import FinishReason, Usage
-from tests.upstreams.fake_server import Act, Answer, Framing, Step
+from tests.upstreams.byte_server import Act, Answer, Framing, Step
 
 USAGE = Usage(input_tokens=9, output_tokens=3)
 PIECES = ("Hel", "lo ", "안녕", "하세요", " 👋🏽")
@@ -36,7 +36,7 @@ class Scenario:
     """An answer, and what goes wrong with it.
 
     `refusals` come first, one per request. `pause` seconds lie before every piece. After `pieces_before` pieces of
-    text the stream does `then`: an act of the fake server, or `b""` for the vendor's own error inside the stream.
+    text the stream does `then`: an act of the byte server, or `b""` for the vendor's own error inside the stream.
     `cut`, `truncated_at`, `framing` and `gzip` are done to the body's bytes; `instead` replaces the streaming answer.
     """
 

@@ -11,7 +11,7 @@ from gateway.errors import GatewayError, Truncated, UpstreamError
 from gateway.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
 from tests.contract.entry import MODEL, STATUSES, ProviderEntry, Running
 from tests.contract.scenario import Refusal, Scenario
-from tests.upstreams.fake_server import Act
+from tests.upstreams.byte_server import Act
 
 
 class _Script:

@@ -19,8 +19,8 @@ from gateway.streams import Patience
 from tests.contract.entry import CANARY, ProviderEntry
 from tests.contract.reading import PATIENCE, SOON, able, every, opened, outcome
 from tests.contract.scenario import Refusal, Scenario
+from tests.upstreams.byte_server import Act, Answer, ByteServer
 from tests.upstreams.certificates import self_signed
-from tests.upstreams.fake_server import Act, Answer, FakeServer
 
 
 @every
@@ -58,7 +58,7 @@ async def test_an_unknown_host_is_unavailable(entry: ProviderEntry) -> None:
 
 @able("http")
 async def test_a_certificate_that_nobody_vouches_for_is_unavailable(entry: ProviderEntry) -> None:
-    async with FakeServer({}, tls=self_signed()) as server:
+    async with ByteServer({}, tls=self_signed()) as server:
         error = await _refused_at(entry, server.url)
     assert (error.status, error.retryable) == (503, False)
     assert server.requests == []

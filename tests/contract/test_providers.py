@@ -14,7 +14,7 @@ from tests.contract.entry import ProviderEntry, Running
 from tests.contract.providers import ENTRIES
 from tests.contract.reading import PATIENCE, SOON, able, every, opened, outcome
 from tests.contract.scenario import Call, Scenario
-from tests.upstreams.fake_server import Act, Framing
+from tests.upstreams.byte_server import Act, Framing
 
 
 @every

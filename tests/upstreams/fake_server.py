@@ -1,180 +1,128 @@
-"""A raw HTTP/1.1 server on loopback that plays answers byte by byte and notices when its peer goes away.
+"""A loopback HTTP/1.1 server that writes exactly the bytes it is told to, and records its requests and its peer's end.
 
-    async with FakeServer({"/v1/chat/completions": Answer(frames)}) as server:
-        ... server.url, server.requests, await server.requests[0].gone.wait() ...
-
-A route leads to one answer, to a list of answers for successive requests (the last one repeats) or to a function of
-the request. Everything runs in the test's own event loop, so a write of one byte is a read of one byte.
+Each request is answered by `answer(request)`. Pieces are written one by one, so the client reads them cut as they are;
+an `asyncio.Event` among them is waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
-import struct
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Self
+from typing import Any, Literal
 
-from tests.upstreams.http_request import Request, parse_request
-
-__all__ = ["Act", "Answer", "FakeServer", "Framing", "Request", "Route", "Step", "json_answer"]
-
-NO_LINGER = struct.pack("ii", 1, 0)
+Piece = bytes | asyncio.Event
+Framing = Literal["length", "chunked", "close"]
+Ending = Literal["whole", "cut", "reset", "hold"]
 
 
-class Act(Enum):
-    """A step of an answer that is not bytes."""
-
-    HANG = "say nothing until the peer goes away"
-    DROP = "close the connection in the middle"
-    RESET = "reset the connection"
-
-
-Step = bytes | float | Act
-
-
-class Framing(Enum):
-    """How the body's end is told."""
-
-    CHUNKED = "chunked"
-    LENGTH = "length"
-    CLOSE = "close"
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Answer:
-    """One answer: `steps` are bytes to write, seconds to pause and acts. `cut` splits every write into that many
-    bytes; `truncated_at` drops the connection after so many bytes of the body (LENGTH still declares them all);
-    `before_head` is done in place of everything."""
+    """`framing` says how the body's end is told; `ending` what happens after the last piece.
 
-    steps: Sequence[Step] = ()
+    `cut` closes without the end that the framing wants, `reset` aborts the connection, `hold` stays silent. With
+    framing `close` a cut looks like a whole body. Nothing is written before `after` is set; status 0 has no head.
+    """
+
+    pieces: Iterable[Piece] = ()
     status: int = 200
-    headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "text/event-stream"})
-    framing: Framing = Framing.CHUNKED
-    cut: int | None = None
-    truncated_at: int | None = None
-    before_head: Act | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    framing: Framing = "chunked"
+    ending: Ending = "whole"
+    after: asyncio.Event | None = None
+
+
+def json_answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
+    """A whole JSON body."""
+    head = {"content-type": "application/json", **(headers or {})}
+    return Answer([json.dumps(value).encode()], status, head, "length")
+
+
+def one_by_one(data: bytes) -> list[Piece]:
+    """`data` in pieces of one byte."""
+    return [data[index : index + 1] for index in range(len(data))]
+
+
+@dataclass
+class Request:
+    """One request. `written` is set with the first piece of its answer, `closed` when its peer has gone."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    written: asyncio.Event = field(default_factory=asyncio.Event)
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    closed_at: float = 0.0
 
     @property
-    def body(self) -> bytes:
-        """All bytes of the body, without framing."""
-        return b"".join(step for step in self.steps if isinstance(step, bytes))
-
-
-def json_answer(body: bytes, status: int = 200, **headers: str) -> Answer:
-    """A whole JSON answer with its length."""
-    given = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer((body,), status, {"content-type": "application/json", **given}, Framing.LENGTH)
-
-
-Route = Answer | Sequence[Answer] | Callable[[Request], Answer]
+    def json(self) -> Any:
+        return json.loads(self.body)
 
 
 class FakeServer:
-    """The server; an asynchronous context manager."""
+    """What the server saw. `quiet` is set while no connection is open."""
 
-    def __init__(self, routes: Mapping[str, Route], *, tls: ssl.SSLContext | None = None) -> None:
-        self.routes = dict(routes)
+    def __init__(self, answer: Callable[[Request], Answer]) -> None:
+        self.answer = answer
         self.requests: list[Request] = []
-        self.asked = asyncio.Event()
-        self.connections: set[_Connection] = set()
-        self.accepted = 0
-        self.url = ""
-        self._turns: dict[str, int] = {}
-        self._tls = tls
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self.open = 0
+        self.quiet = asyncio.Event()
+        self.port = 0
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._waiting: list[tuple[Callable[[Request], bool], asyncio.Future[Request]]] = []
 
-    async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", 0, ssl=self._tls, backlog=512)
-        port = self._server.sockets[0].getsockname()[1]
-        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}"
-        return self
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for connection in list(self.connections):
-            await connection.abort()
-        await self._server.wait_closed()
+    def received(self, method: str, part: str) -> list[Request]:
+        """The requests so far with this method and `part` in their path."""
+        return [request for request in self.requests if request.method == method and part in request.path]
 
-    async def without_connections(self) -> None:
-        """Wait until no connection is left."""
-        await self._quiet.wait()
+    async def wait_for(self, method: str, part: str) -> Request:
+        """The first such request, now or within two seconds."""
+        for request in self.received(method, part):
+            return request
+        future: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
+        self._waiting.append((lambda request: request.method == method and part in request.path, future))
+        async with asyncio.timeout(2):
+            return await future
 
-    def answer(self, request: Request) -> Answer:
-        """The answer to `request`, which is counted."""
+    def record(self, request: Request) -> Answer:
         self.requests.append(request)
-        self.asked.set()
-        path = request.path.partition("?")[0]
-        route = self.routes.get(path)
-        if route is None:
-            return json_answer(b'{"error":{"message":"no such path"}}', 404)
-        if callable(route):
-            return route(request)
-        if isinstance(route, Answer):
-            return route
-        turn = self._turns.get(path, 0)
-        self._turns[path] = turn + 1
-        return route[min(turn, len(route) - 1)]
-
-    def longest_answer(self) -> tuple[str, Answer]:
-        """The path and the answer with the most bytes, of the routes that are no functions."""
-        last = {
-            path: route if isinstance(route, Answer) else route[-1]
-            for path, route in self.routes.items()
-            if not callable(route)
-        }
-        return max(last.items(), key=lambda item: len(item[1].body))
-
-    def opened(self, connection: _Connection) -> None:
-        """A connection was accepted."""
-        self.accepted += 1
-        self.connections.add(connection)
-        self._quiet.clear()
-
-    def closed(self, connection: _Connection) -> None:
-        """A connection is gone."""
-        self.connections.discard(connection)
-        if not self.connections:
-            self._quiet.set()
+        for matches, future in self._waiting:
+            if matches(request) and not future.done():
+                future.set_result(request)
+        return self.answer(request)
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, server: FakeServer) -> None:
+    def __init__(self, server: FakeServer, connections: set[_Connection]) -> None:
         self._server = server
-        self._received = bytearray()
+        self._connections = connections
+        self._bytes = b""
+        self._request: Request | None = None
+        self.task: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
-        self._lost = asyncio.Event()
-        self._request: Request | None = None
-        self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._server.opened(self)
+        self.transport = transport
+        self._connections.add(self)
+        self._server.open += 1
+        self._server.quiet.clear()
 
     def data_received(self, data: bytes) -> None:
-        self._received += data
-        request = parse_request(bytes(self._received))
-        if request is not None:
-            self._received.clear()
+        self._bytes += data
+        if (request := self._parse()) is not None:
             self._request = request
-            self._task = asyncio.get_running_loop().create_task(self._answer(request))
-
-    def eof_received(self) -> bool:
-        self._leave()
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._leave()
-        self._lost.set()
-        self._writable.set()
-        self._server.closed(self)
+            self.task = asyncio.create_task(self._write(request, self._server.record(request)))
+            self._server.tasks.add(self.task)
+            self.task.add_done_callback(self._server.tasks.discard)
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -182,93 +130,76 @@ class _Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    async def abort(self) -> None:
-        """Close at once, whatever is being said."""
-        self._transport.abort()
-        await self._lost.wait()
-        if self._task is not None:
-            await self._task
+    def connection_lost(self, error: Exception | None) -> None:
+        self._connections.discard(self)
+        self._server.open -= 1
+        if not self._server.open:
+            self._server.quiet.set()
+        self._writable.set()
+        if self._request is not None:
+            self._request.closed_at = asyncio.get_running_loop().time()
+            self._request.closed.set()
+        if self.task is not None:
+            self.task.cancel()
 
-    def _leave(self) -> None:
-        request, self._request = self._request, None
-        if request is not None:
-            request.gone_at = asyncio.get_running_loop().time()
-            request.gone.set()
+    def _parse(self) -> Request | None:
+        head, found, rest = self._bytes.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        length = int(headers.get("content-length", 0))
+        if not found or len(rest) < length:
+            return None
+        self._bytes = rest[length:]
+        method, path, _ = first.split(" ")
+        return Request(method, path, headers, rest[:length])
 
-    async def _answer(self, request: Request) -> None:
-        answer = self._server.answer(request)
-        whole = await self._play(answer)
-        if whole:
-            self._request = None
-            request.answered.set()
-        if not whole or answer.framing is Framing.CLOSE:
-            self._transport.close()
-
-    async def _play(self, answer: Answer) -> bool:
-        """Write the answer; False when it was left unfinished."""
-        if answer.before_head is not None:
-            return await self._act(answer.before_head)
-        await self._write(_head(answer), answer.cut)
-        left = answer.truncated_at
-        for step in answer.steps:
-            match step:
-                case bytes():
-                    piece = step if left is None else step[:left]
-                    if piece:
-                        await self._write(_framed(piece, answer.framing), answer.cut)
-                    if left is not None and (left := left - len(piece)) == 0:
-                        return False
-                case Act():
-                    return await self._act(step)
-                case _:
-                    await self._pause(float(step))
-            if self._lost.is_set():
-                return False
-        if answer.framing is Framing.CHUNKED:
-            await self._write(b"0\r\n\r\n", answer.cut)
-        return True
-
-    async def _act(self, act: Act) -> bool:
-        if act is Act.HANG:
-            await self._lost.wait()
-        elif act is Act.RESET:
-            self._reset()
-        return False
-
-    async def _write(self, data: bytes, cut: int | None) -> None:
-        for start in range(0, len(data), cut or len(data)):
-            if self._lost.is_set():
-                return
-            self._transport.write(data[start : start + (cut or len(data))])
+    async def _write(self, request: Request, answer: Answer) -> None:
+        pieces = list(answer.pieces)
+        if answer.after is not None:
+            await answer.after.wait()
+        size = sum(len(piece) for piece in pieces if isinstance(piece, bytes))
+        if answer.status:
+            self.transport.write(_head(answer, size + (answer.ending != "whole")))
+        for piece in pieces:
+            if isinstance(piece, asyncio.Event):
+                await piece.wait()
+                continue
+            if not piece:  # an empty chunk would be the body's end
+                continue
+            self.transport.write(b"%x\r\n%s\r\n" % (len(piece), piece) if answer.framing == "chunked" else piece)
+            request.written.set()
             await self._writable.wait()
-            if cut:
-                # Let the reader take this piece before the next one is written.
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        self._end(answer)
 
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._lost.wait()
-        except TimeoutError:
-            return
-
-    def _reset(self) -> None:
-        raw = self._transport.get_extra_info("socket")
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
-        self._transport.abort()
+    def _end(self, answer: Answer) -> None:
+        if answer.ending == "reset":
+            self.transport.abort()
+        elif answer.ending == "cut" or (answer.ending == "whole" and answer.framing == "close"):
+            self.transport.close()
+        elif answer.ending == "whole" and answer.framing == "chunked":
+            self.transport.write(b"0\r\n\r\n")
 
 
-def _head(answer: Answer) -> bytes:
-    lines = [f"HTTP/1.1 {answer.status} Said", *(f"{name}: {value}" for name, value in answer.headers.items())]
-    match answer.framing:
-        case Framing.CHUNKED:
-            lines.append("transfer-encoding: chunked")
-        case Framing.LENGTH:
-            lines.append(f"content-length: {len(answer.body)}")
-        case Framing.CLOSE:
-            lines.append("connection: close")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+def _head(answer: Answer, length: int) -> bytes:
+    framing = {"length": f"content-length: {length}", "chunked": "transfer-encoding: chunked"}
+    lines = [f"HTTP/1.1 {answer.status} Fake", *(f"{name}: {value}" for name, value in answer.headers.items())]
+    return "\r\n".join([*lines, framing.get(answer.framing, "connection: close"), "", ""]).encode()
 
 
-def _framed(data: bytes, framing: Framing) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(data), data) if framing is Framing.CHUNKED else data
+@asynccontextmanager
+async def fake_server(answer: Callable[[Request], Answer]) -> AsyncIterator[FakeServer]:
+    """A server on a free loopback port."""
+    server, connections = FakeServer(answer), set[_Connection]()
+    listening = await asyncio.get_running_loop().create_server(lambda: _Connection(server, connections), "127.0.0.1", 0)
+    server.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listening.close()
+        for connection in tuple(connections):
+            connection.transport.abort()
+        for task in server.tasks:
+            task.cancel()
+        await asyncio.gather(*server.tasks, return_exceptions=True)
+        await listening.wait_closed()
