@@ -58,12 +58,18 @@ class Vault:
             return key
         if not self._settings.store.startswith(SQLITE):
             raise InternalError("Set POLYWIRE_STORE_KEY: connectors need it with a store that is not a file.")
-        return _key_file(Path(self._settings.store.removeprefix(SQLITE) + ".key"))
+        try:
+            return _key_file(Path(self._settings.store.removeprefix(SQLITE) + ".key"))
+        except OSError as error:
+            raise InternalError(
+                f"The key file beside the store cannot be used ({error.strerror}); set POLYWIRE_STORE_KEY."
+            ) from error
 
 
 def _key_file(path: Path) -> bytes:
     """The key in `path`; of several workers that find none, one makes it and all use that one."""
     if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f"{path.name}.{os.getpid()}")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_hex(32))

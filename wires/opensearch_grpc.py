@@ -38,6 +38,8 @@ log = logging.getLogger("polywire")
 WIRE_NAME = "opensearch-grpc"
 SERVICE = DESCRIPTOR.services_by_name["MLService"].full_name
 LONGEST_MESSAGE = 10 * 1024 * 1024
+LONGEST_DETAILS = 700
+"""Characters. Details travel percent-encoded in a header, and clients take 8 KiB of headers."""
 CALLS_PER_CONNECTION = 100
 OPTIONS = (
     ("grpc.so_reuseport", 1),
@@ -197,7 +199,7 @@ class _Call:
         log_refusal(self.scope, error.status)
         code = STATUS_BY_CODE.get(error.code) or STATUS.get(error.status, grpc.StatusCode.INTERNAL)
         trailing = () if error.retry_after is None else (("retry-after", str(max(1, round(error.retry_after)))),)
-        await self._context.abort(code, _sendable(error.message), trailing)
+        await self._context.abort(code, _sendable(error.message)[:LONGEST_DETAILS], trailing)
 
     def end(self) -> None:
         """Drop the timer."""

@@ -17,7 +17,7 @@ OPENAI = r"^https://api\.openai\.com/.*$"
 
 @pytest.fixture(scope="session")
 def ml_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    config = scripted_config(connectors={"trusted_endpoints": [LOOPBACK, OPENAI]}, limits={"drain_seconds": 1})
+    config = scripted_config(connectors={"trusted_endpoints": [LOOPBACK, OPENAI]}, limits={"send_stall_seconds": 2})
     with running(tmp_path_factory.mktemp("ml"), config, grpc=True) as started:
         yield started
 

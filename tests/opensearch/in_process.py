@@ -21,7 +21,7 @@ from wires.auth import AuthMiddleware
 @asynccontextmanager
 async def in_process(folder: Path, *, client: str = "127.0.0.1", **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application, which sees it come from the address `client`."""
-    config = scripted_config(store=f"sqlite:///{folder / 'polywire.db'}", grpc_port=0, **settings)
+    config = scripted_config(store=f"sqlite:///{folder / 'state' / 'polywire.db'}", grpc_port=0, **settings)
     loaded = Settings(**config)
     store = open_store(loaded.store)
     app = create_app(Gateway(loaded, build, store), store)

@@ -221,6 +221,25 @@ async def test_a_deadline_ends_the_call_and_the_remote_stream(cluster: Cluster, 
             await remote.requests[0].closed.wait()
 
 
+async def test_a_client_that_reads_nothing_is_let_go(cluster: Cluster, stub: Any) -> None:
+    async with serving(streamed(*[chunk({"content": "x" * 100_000})] * 300, asyncio.Event())) as remote:
+        model = await cluster.register(openai_connector(remote.url))
+        call = stub.PredictModelStream(asked(model, messages=HELLO, x_llm_interface=OPENAI))
+        await anext(aiter(call))
+        async with asyncio.timeout(6):
+            await remote.requests[0].closed.wait()
+        # Its status stands behind what the client has not read.
+        call.cancel()
+
+
+async def test_a_long_error_text_is_cut_so_that_it_arrives(cluster: Cluster, stub: Any) -> None:
+    async with serving(as_json({"error": {"message": "긴 오류 " * 8000}}, 400)) as remote:
+        model = await cluster.register(openai_connector(remote.url))
+        _, code, details = await read(stub.PredictModelStream(asked(model, messages=HELLO, x_llm_interface=OPENAI)))
+        assert code is Code.INVALID_ARGUMENT
+        assert details.startswith("Error from remote service: ")
+
+
 async def test_health_and_reflection(ml_service: Service) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{ml_service.grpc_port}") as channel:
         health = health_pb2_grpc.HealthStub(channel)

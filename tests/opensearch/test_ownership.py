@@ -119,4 +119,4 @@ async def test_a_lost_store_key_is_said_and_gives_nothing_away(tmp_path: Path) -
         answer = await client.get(f"{ML}/connectors/{connector}")
         assert answer.status_code == 500
         assert "key has changed" in answer.json()["error"]["reason"]
-    assert not (tmp_path / "polywire.db.key").exists()
+    assert not (tmp_path / "state" / "polywire.db.key").exists()
