@@ -26,9 +26,9 @@ from gateway.tasks import Tasks
 log = logging.getLogger("polywire")
 
 PREDICTION, RUN, WORKER = "prediction", "run", "worker"
-LEASE_SECONDS = 6.0
-BEAT_SECONDS = 1.5
-SWEEP_SECONDS = 2.0
+LEASE_SECONDS = 5.0
+BEAT_SECONDS = 1.0
+SWEEP_SECONDS = 1.5
 """A dead worker's predictions end at the latest after the lease and one sweep."""
 CANCEL_SECONDS = 3.0
 """How long a cancel waits for the run to stop; a run that cannot is ended without it."""
