@@ -48,6 +48,7 @@ class Predictions:
         self._runs: dict[str, Run] = {}
         self._tasks, self._observing = Tasks(), Tasks()
         self._draining = False
+        self._leased_until = 0.0
         self.observers: list[Observer] = []
         """Each is called with every prediction that begins here, and with those that another worker left behind."""
 
@@ -184,7 +185,7 @@ class Predictions:
         prediction = run.prediction
         try:
             await asyncio.gather(
-                self._beat(),
+                self._lease(),
                 self._store.put(RUN, prediction.id, self._worker.encode(), owner=""),
                 self._store.put(PREDICTION, prediction.id, dump(prediction.started()), owner=prediction.owner),
             )
@@ -239,7 +240,13 @@ class Predictions:
 
     async def _beat(self) -> None:
         if self._runs:
+            self._leased_until = time.monotonic() + LEASE_SECONDS / 2
             await self._store.put(WORKER, self._worker, b"", owner="", ttl=LEASE_SECONDS)
+
+    async def _lease(self) -> None:
+        """Make sure that the others see this worker alive."""
+        if time.monotonic() > self._leased_until:
+            await self._beat()
 
     async def _sweep(self) -> None:
         """End what dead workers left behind."""
