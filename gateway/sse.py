@@ -54,6 +54,8 @@ class SseDecoder:
         self._id: str | None = None
         self._after_cr = False
         self._started = False
+        self.comment = b""
+        """The last comment line, without its colon: some servers say there why they end a stream."""
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """The events that `data` completes. Raises EventTooLong."""
@@ -109,11 +111,14 @@ class SseDecoder:
         if line.startswith(b"data:"):
             value = line[6:] if line.startswith(b"data: ") else line[5:]
             self._data.append(value)
-            self._data_size += len(value)
+            # One more for the line break, so that lines without content cannot pile up either.
+            self._data_size += len(value) + 1
             self._check(self._data_size)
         elif line.startswith(b"event:"):
             self._event = line[6:].removeprefix(b" ").decode("utf-8", "replace")
         elif line.startswith(b"id:") and b"\0" not in line:
             self._id = line[3:].removeprefix(b" ").decode("utf-8", "replace")
+        elif line.startswith(b":"):
+            self.comment = line[1:]
         elif line == b"data":
             self._data.append(b"")

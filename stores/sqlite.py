@@ -48,6 +48,7 @@ class SqliteStore:
         self._path = path
         self._id = secrets.randbits(62)
         self._opened: asyncio.Task[_Threads] | None = None
+        self._threads: _Threads | None = None
 
     async def put(self, kind: str, key: str, value: bytes, *, owner: str, ttl: float | None = None) -> Document:
         def job(connection: sqlite3.Connection) -> Document:
@@ -182,7 +183,7 @@ class SqliteStore:
         return self._signals(channel)
 
     async def aclose(self) -> None:
-        opened, self._opened = self._opened, None
+        opened, self._opened, self._threads = self._opened, None, None
         if opened is None:
             return
         await asyncio.wait([opened])
@@ -201,6 +202,8 @@ class SqliteStore:
             yield messages
 
     async def _open(self) -> _Threads:
+        if self._threads is not None:
+            return self._threads
         if self._opened is None or (self._opened.done() and self._opened.exception() is not None):
             self._opened = asyncio.create_task(self._start())
         return await asyncio.shield(self._opened)
@@ -211,9 +214,9 @@ class SqliteStore:
         except (OSError, sqlite3.Error) as error:
             raise store_unavailable(self._path, error) from error
         writer, watcher = SqliteThread(self._path, writes=True), Watcher(self._path, self._id)
-        return _Threads(
-            writer, SqliteThread(self._path, writes=False), watcher, Appender(writer, self._id, watcher.appended)
-        )
+        appender = Appender(writer, self._id, watcher.appended)
+        self._threads = _Threads(writer, SqliteThread(self._path, writes=False), watcher, appender)
+        return self._threads
 
 
 def _expiry(now: float, ttl: float | None) -> float | None:
