@@ -1,4 +1,4 @@
-"""Each store, opened as often as a test wants; the key of every provider row."""
+"""The key of every row in the contract suite, and the same store opened as often as a test wants."""
 
 from __future__ import annotations
 
