@@ -13,6 +13,7 @@ from adapters import build
 from gateway.catalog import Gateway
 from gateway.config import Settings
 from gateway.request import Sampling
+from gateway.stopping import Stage
 from gateway.telemetry import configure_logging
 from stores import open_store
 from wires import create_app, generate, wire_of
@@ -36,6 +37,8 @@ app = create_app(gateway, store)
     # A span per ASGI message costs five times the rest of a token's way, and Polywire logs for itself.
     tracing={"excluded_urls": [".*"]},
     logging={"access": {"enabled": False}},
+    # Its labels hold raw paths; `/metrics` is ours (gateway/exposition.py).
+    metrics={"enabled": False},
 )
 @bentoml.asgi_app(app)
 class Polywire:
@@ -48,6 +51,10 @@ class Polywire:
             check_grpc_port(settings)
         except OSError as error:
             raise SystemExit(str(error)) from None
+
+    def __is_ready__(self) -> bool:
+        """Drives `/readyz`: not ready from the moment that this worker is told to stop."""
+        return gateway.stopping.stage is Stage.SERVING
 
     @bentoml.api  # type: ignore[untyped-decorator]  # BentoML ships no type for it
     async def generate(
@@ -74,6 +81,8 @@ class Polywire:
 
 
 service: Any = Polywire  # the decorator makes a bentoml.Service of the class
-service.add_asgi_middleware(RequestMiddleware, wire_of=wire_of)
+service.add_asgi_middleware(RequestMiddleware, wire_of=wire_of, stopping=gateway.stopping)
 service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
-service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, most_bytes=settings.limits.request_bytes)
+service.add_asgi_middleware(
+    DisconnectMiddleware, wire_of=wire_of, most_bytes=settings.limits.request_bytes, stopping=gateway.stopping
+)

@@ -24,6 +24,7 @@ from adapters.http import CONNECT_SECONDS, bearer
 from adapters.http_errors import error_for_status, message_and_code, retry_after
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, Truncated, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from gateway.tracing import trace_headers
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 WITHOUT_KEY = "none"
@@ -41,9 +42,16 @@ def client(row: ProviderRow) -> AsyncOpenAI:
         max_retries=0,
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
         http_client=DefaultAsyncHttpxClient(
-            verify=context, limits=httpx2.Limits(max_connections=row.connections), follow_redirects=False
+            verify=context,
+            limits=httpx2.Limits(max_connections=row.connections),
+            follow_redirects=False,
+            event_hooks={"request": [_add_trace]},
         ),
     )
+
+
+async def _add_trace(request: httpx2.Request) -> None:
+    request.headers.update(trace_headers())
 
 
 @contextmanager

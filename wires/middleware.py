@@ -17,7 +17,9 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import GatewayError, InternalError, PayloadTooLarge
-from gateway.telemetry import RequestScope, current_request, log_refusal
+from gateway.stopping import Stage, Stopping, shutting_down
+from gateway.telemetry import RequestScope, count_request, current_request, log_refusal, log_request
+from gateway.tracing import current_trace, read_trace
 from wires.base import Wire
 
 log = logging.getLogger("polywire")
@@ -31,20 +33,30 @@ FORM = b"application/x-www-form-urlencoded"
 class RequestMiddleware:
     """Gives each request its id and scope, answers what nobody caught, and logs what was refused."""
 
-    def __init__(self, app: ASGIApp, wire_of: WireOf) -> None:
+    def __init__(self, app: ASGIApp, wire_of: WireOf, stopping: Stopping) -> None:
         self.app = app
         self.wire_of = wire_of
+        self.stopping = stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
+        if scope["path"] in QUIET_PATHS:
+            await self._serve(scope, receive, send)
+        else:
+            with self.stopping.work():
+                await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         wire = self.wire_of(scope["path"])
-        asked = Headers(scope=scope).get("x-request-id", "")
+        headers = Headers(scope=scope)
+        asked = headers.get("x-request-id", "")
         request = RequestScope(asked if SANE_ID.fullmatch(asked) else uuid4().hex, wire.name)
         _take_forms_for_json(scope)
         token = current_request.set(request)
-        answer = _Answer(send, request, scope)
+        trace = current_trace.set(read_trace(headers.items()))
+        answer = _Answer(send, request, scope, self.stopping)
         try:
             await self.app(scope, receive, answer.send)
         except Exception:
@@ -53,6 +65,8 @@ class RequestMiddleware:
                 raise
             await wire.refuse(InternalError("Polywire failed; the log has the cause."))(scope, receive, answer.send)
         finally:
+            answer.log()
+            current_trace.reset(trace)
             current_request.reset(token)
 
 
@@ -67,29 +81,50 @@ def _take_forms_for_json(scope: Scope) -> None:
 class _Answer:
     """Passes the answer on, with the request id in its head; replaces an answer whose true error is known."""
 
-    def __init__(self, send: Send, request: RequestScope, scope: Scope) -> None:
+    def __init__(self, send: Send, request: RequestScope, scope: Scope, stopping: Stopping) -> None:
         self._send = send
         self._request = request
         self._scope = scope
+        self._stopping = stopping
         self._replaced = False
+        self._status = 0
+        self._complete = False
         self.started = False
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
-        if kind == "http.response.body":
-            if not self._replaced:
-                await self._send(message)
-            return
         if kind in ("http.response.start", "websocket.accept", "websocket.http.response.start"):
             if self._request.refusal is not None and not self.started:
                 await self._replace(self._request.refusal)
                 return
-            self.started = True
-            MutableHeaders(scope=message)["x-request-id"] = self._request.request_id
-            status = message.get("status", 101)
-            if status >= 400 and self._scope["path"] not in QUIET_PATHS:
-                log_refusal(self._request, status)
+            self._begin(message)
+        elif kind == "http.response.body":
+            if self._replaced:
+                return
+            self._complete = self._complete or not message.get("more_body", False)
         await self._send(message)
+
+    def log(self) -> None:
+        """Write the request's line where no stream does, once it is over."""
+        if self._scope["path"] in QUIET_PATHS or self._request.deferred:
+            return
+        ended = self._complete or self._scope["type"] == "websocket"
+        left = self._status == CLIENT_CLOSED_REQUEST or not ended
+        log_request(self._request, self._status or CLIENT_CLOSED_REQUEST, "cancelled" if left else "finished")
+
+    def _begin(self, message: Message) -> None:
+        self.started = True
+        headers = MutableHeaders(scope=message)
+        headers["x-request-id"] = self._request.request_id
+        if self._stopping.stage > Stage.SERVING and message["type"] == "http.response.start":
+            # The next request of this client belongs to another worker.
+            headers["connection"] = "close"
+        self._status = message.get("status", 101)
+        if self._scope["path"] in QUIET_PATHS:
+            return
+        count_request(self._request.wire, self._status)
+        if self._status >= 400 and self._status != CLIENT_CLOSED_REQUEST:
+            log_refusal(self._request, self._status)
 
     async def _replace(self, refusal: Response) -> None:
         self._request.refusal = None
@@ -107,8 +142,9 @@ async def _nothing() -> Message:
 class DisconnectMiddleware:
     """Reads the body ahead of the application, bounds it, and cancels the request when its client leaves."""
 
-    def __init__(self, app: ASGIApp, wire_of: WireOf, most_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, wire_of: WireOf, most_bytes: int, stopping: Stopping) -> None:
         self.app = app
+        self.stopping = stopping
         self.wire_of = wire_of
         self.most_bytes = most_bytes
 
@@ -123,8 +159,9 @@ class DisconnectMiddleware:
             return
         connection = _Connection(receive, send, self.most_bytes, too_large)
         try:
-            await connection.run(self.app, scope)
-        except PayloadTooLarge as error:
+            with self.stopping.at(Stage.ABORTING, connection.abort):
+                await connection.run(self.app, scope)
+        except GatewayError as error:
             await self.wire_of(scope["path"]).refuse(error)(scope, receive, send)
 
     def _too_large(self) -> PayloadTooLarge:
@@ -143,18 +180,21 @@ class _Connection:
         self._started = self._complete = False
         self._reason: GatewayError | None = None
         self._gone = False
+        self._task: asyncio.Task[object] | None = None
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
         """Run `app`; an answer of status 499 stands for a client that left before one began."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - an ASGI application runs in a task
         watcher = asyncio.create_task(self._watch(task))
+        self._task = task
         try:
             await app(scope, self._messages.get, self._forward)
         except asyncio.CancelledError:
             if not (self._gone or self._reason) or task.uncancel() > 0:
                 raise
         finally:
+            self._task = None
             watcher.cancel()
         if self._started:
             return
@@ -163,6 +203,12 @@ class _Connection:
         # BentoML's timeout middleware holds the task until it sees an answer.
         await self._send({"type": "http.response.start", "status": CLIENT_CLOSED_REQUEST, "headers": []})
         await self._send({"type": "http.response.body", "body": b""})
+
+    def abort(self) -> None:
+        """Break the answer off; one that has not begun becomes a refusal."""
+        if self._task is not None and not self._complete:
+            self._reason = self._reason or shutting_down("Polywire is shutting down; try again.")
+            self._task.cancel()
 
     async def _watch(self, task: asyncio.Task[object]) -> None:
         size = 0

@@ -30,6 +30,7 @@ SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
 @router.get("/ping")
 async def ping(request: Request) -> dict[str, object]:
     """Healthy, and whether streams run; AgentCore ends a busy session whose ping does not say since when."""
+    gateway_of(request).stopping.demand()
     busy, since = gateway_of(request).activity
     return {"status": "HealthyBusy" if busy else "Healthy", "time_of_last_update": int(since)}
 
