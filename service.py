@@ -20,6 +20,7 @@ from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
 from wires.generate import ChatMessage
 from wires.grpc_port import check_grpc_port
+from wires.interrupts import pass_on_second_interrupt
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
 
 configure_logging()
@@ -51,6 +52,11 @@ class Polywire:
             check_grpc_port(settings)
         except OSError as error:
             raise SystemExit(str(error)) from None
+
+    @bentoml.on_deployment  # type: ignore[untyped-decorator]  # BentoML ships no type for it
+    def listen_for_interrupts() -> None:
+        """Have a second Ctrl-C end the workers at once."""
+        pass_on_second_interrupt()
 
     def __is_ready__(self) -> bool:
         """Drives `/readyz`: not ready from the moment that this worker is told to stop."""

@@ -86,7 +86,7 @@ class _Stop:
 
     async def _drain(self, limit: float) -> None:
         stopping = self._stopping
-        log.info("shutting down: %d at work, %g s for them to end", stopping.at_work, limit)
+        log.info("shutting down: what runs has %g s to end", limit)
         stopping.reach(Stage.DRAINING)
         idle = asyncio.create_task(stopping.idle(limit))
         hurried = asyncio.create_task(self._hurried.wait())
@@ -94,7 +94,7 @@ class _Stop:
         for task in (idle, hurried):
             task.cancel()
         if stopping.at_work:
-            log.warning("shutting down: %d did not end in time and are ended now", stopping.at_work)
+            log.warning("shutting down: what has not ended is ended now")
         stopping.reach(Stage.ENDING)
         await stopping.idle(END_SECONDS)
         stopping.reach(Stage.ABORTING)
