@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import psutil
-from circus.sighandler import SysHandler  # type: ignore[import-untyped]  # ships no types
+from circus.sighandler import SysHandler
 
 quit_once = SysHandler.handle_int
 
