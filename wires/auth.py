@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
+import time
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
@@ -21,9 +22,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.config import Settings
 from gateway.errors import Forbidden, GatewayError, Unauthorized
 from wires.base import Wire
+from wires.client_keys import ClientKeys
 
 OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/.*)?|v1/streams/[^/]+)")
 """Health, the page (which holds nothing) and Replicate's stream URLs, which are unguessable capabilities."""
+CLIENT_KEY_PATH = "/v1/realtime"
+"""The one path that a client secret opens."""
 KEY_PROTOCOL = "openai-insecure-api-key."
 SIGV4 = re.compile(r"AWS4-HMAC-SHA256 .*?Credential=([^/,\s]+)/")
 
@@ -67,6 +71,7 @@ class Policy:
         self._open = settings.auth == "none"
         self._has_keys = bool(settings.api_keys)
         self._origins = settings.origins
+        self._client_keys = ClientKeys(settings)
 
     def admit(self, scope: Scope) -> None:
         """Raise unless this request may go on."""
@@ -86,13 +91,16 @@ class Policy:
         keys = list(credentials(headers))
         if not keys:
             raise Unauthorized("No API key was sent; send it as 'Authorization: Bearer <key>'.", code="missing_api_key")
-        if not any(self._known(key) for key in keys):
+        if not any(self._known(key) or self._is_client_key(key, scope) for key in keys):
             raise Unauthorized("The API key is not valid.", code="invalid_api_key")
 
     def _known(self, key: str) -> bool:
         offered = _hash(key)
         # Every hash is compared, so that the time taken does not tell which one was near.
         return sum(hmac.compare_digest(offered, known) for known in self._hashes) > 0
+
+    def _is_client_key(self, key: str, scope: Scope) -> bool:
+        return scope["path"] == CLIENT_KEY_PATH and self._client_keys.read(key, time.time()) is not None
 
     def _check_origin(self, headers: Headers) -> None:
         """Only browsers send an Origin; a page of another site may not open our sockets."""

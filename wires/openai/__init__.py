@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from wires.openai import chat, models
+from wires.openai import chat, models, realtime
 from wires.openai.errors import WIRE
 
 __all__ = ["ROUTERS", "WIRE"]
 
-ROUTERS = (models.router, chat.router)
+ROUTERS = (models.router, chat.router, *realtime.ROUTERS)

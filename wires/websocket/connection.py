@@ -17,6 +17,7 @@ from gateway.catalog import Gateway
 from gateway.errors import Conflict, GatewayError, InternalError, NotFound, Unsupported
 from gateway.patience import Waited, WaitLimit
 from gateway.telemetry import current_request
+from wires.outbox import Outbox, PeerGone
 from wires.websocket.conversation import Configuration, Conversation
 from wires.websocket.frames import error_frame
 from wires.websocket.messages import (
@@ -32,7 +33,6 @@ from wires.websocket.messages import (
     audio_format,
     parse,
 )
-from wires.websocket.outbox import Outbox, PeerGone
 from wires.websocket.turn import Turn
 from wires.websocket.turns import BareSpeech, ChatTurn, FedSpeech, WholeSpeech
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from gateway.errors import GatewayError
 from gateway.events import Finished, FinishReason, StreamEvent, TextDelta
+from wires.outbox import Outbox
 from wires.websocket.frames import Frame, FrameEncoder, error_frame
-from wires.websocket.outbox import Outbox
 
 
 class Turn:
