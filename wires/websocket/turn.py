@@ -37,6 +37,10 @@ class Turn:
             for frame in self._encoder.encode(event):
                 await self._put(frame)
 
+    async def transcript(self, text: str) -> None:
+        """Say what was understood of the user's speech, before it is answered."""
+        await self._put({"type": "transcript", "text": text})
+
     async def fail(self, error: GatewayError) -> None:
         """End the turn by an error, unless it has ended."""
         if not self.ended:

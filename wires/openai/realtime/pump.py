@@ -249,6 +249,10 @@ class Pump:
         self._settle()
 
 
+Work = Callable[[], Coroutine[Any, Any, None]]
+Told = Callable[[StreamEvent], None]
+
+
 def _pieces(pcm: bytes, rate: int, seconds: float) -> Iterator[bytes]:
     size = 2 * int(rate * seconds)
     for start in range(0, len(pcm), size):

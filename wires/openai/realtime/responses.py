@@ -95,10 +95,10 @@ class Responses:
 
     def interrupt(self) -> None:
         """Somebody speaks: stop the answer, and forget what was not heard of the last one."""
-        if self._last is not None:
-            self._last.cut(self._clock())
-            self._last = None
         active = self.active
+        if self._last is not None and self._last is not active:
+            self._last.cut(self._clock())
+        self._last = None
         if active is not None:
             self._cut_off(active, TURN_DETECTED)
 
