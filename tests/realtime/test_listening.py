@@ -23,7 +23,7 @@ def test_a_commit_makes_an_item_and_no_response() -> None:
     assert not stage.has(Listen)
     events = stage.say("input_audio_buffer.commit")
     assert kinds(events) == COMMITTED
-    assert events[1]["item"]["content"] == [{"type": "input_audio"}]
+    assert events[1]["item"]["content"] == [{"type": "input_audio", "transcript": None}]
     order = stage.order(Transcribe)
     assert (order.request.model, len(order.request.pcm), order.request.rate) == ("transcriber", 48_000, 24_000)
     said = stage.transcribe(order, TextDelta("Hello"), TextDelta(" there."), FINISHED)

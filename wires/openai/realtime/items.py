@@ -64,8 +64,8 @@ class Part:
         """As it looks in an item; audio bytes are never repeated."""
         match self.kind:
             case "input_audio":
-                known = self.recording is not None and self.recording.transcript is not None
-                return {"type": self.kind, **({"transcript": self.remembered} if known else {})}
+                # Null while it is not known: @openai/agents-realtime throws when the field is not there.
+                return {"type": self.kind, "transcript": self.recording and self.recording.transcript}
             case "output_audio":
                 return {"type": self.kind, "transcript": self.remembered}
             case "input_image":

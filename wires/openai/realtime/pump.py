@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import replace
+from functools import partial
 from typing import Any, assert_never
 
 from fastapi import WebSocket
@@ -39,6 +39,9 @@ MOST_QUEUED = 8
 LARGE_MESSAGE = 128 * 1024
 INTERNAL, IDLE = 1011, 4408
 
+Work = Callable[[], Coroutine[Any, Any, None]]
+Tell = Callable[[StreamEvent], None]
+
 
 class Pump:
     """Serves one accepted socket until its client leaves."""
@@ -56,11 +59,14 @@ class Pump:
 
     async def run(self) -> None:
         """Serve the socket to its end."""
-        writer = asyncio.create_task(self._write())
+        reader, writer = asyncio.create_task(self._read()), asyncio.create_task(self._write())
         try:
             self._session.begin()
             self._settle()
-            await self._read()
+            # A client that takes nothing any more ends the writer, and with it the session.
+            await asyncio.wait((reader, writer), return_when=asyncio.FIRST_COMPLETED)
+            if reader.done():
+                await reader
         except PeerGone:
             pass
         except Exception:
@@ -70,7 +76,7 @@ class Pump:
             self._outbox.gone()
             if self._timer is not None:
                 self._timer.cancel()
-            tasks = [writer, *self._tasks.values()]
+            tasks = [reader, writer, *self._tasks.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -78,7 +84,7 @@ class Pump:
     async def _read(self) -> None:
         wait = WaitLimit()
         try:
-            while not self._outbox.closed:
+            while True:
                 try:
                     message = await wait.within(self._limits.socket_idle_seconds, self._socket.receive())
                 except Waited:
@@ -127,11 +133,9 @@ class Pump:
     def _obey(self, command: Respond | Stop | Transcribe) -> None:
         match command:
             case Respond(response_id=response_id):
-                self._start(
-                    response_id, lambda: self._respond(command), lambda event: self._session.played(response_id, event)
-                )
+                self._start(response_id, lambda: self._respond(command), partial(self._session.played, response_id))
             case Transcribe(key=key):
-                self._start(key, lambda: self._transcribe(command), lambda event: self._session.transcribed(key, event))
+                self._start(key, lambda: self._transcribe(command), partial(self._session.transcribed, key))
             case Stop(response_id=response_id):
                 self._hush(response_id)
                 if (task := self._tasks.get(response_id)) is not None:
@@ -145,30 +149,23 @@ class Pump:
         self._queue.clear()
         self._queue.extend(kept)
 
-    def _start(
-        self, key: str, work: Callable[[], Coroutine[Any, Any, None]], told: Callable[[StreamEvent], None]
-    ) -> None:
-        task = self._tasks[key] = asyncio.create_task(self._guarded(work, told))
+    def _start(self, key: str, work: Work, tell: Tell) -> None:
+        task = self._tasks[key] = asyncio.create_task(self._guarded(work, tell))
         task.add_done_callback(lambda _: self._tasks.pop(key, None))
 
-    async def _guarded(
-        self, work: Callable[[], Coroutine[Any, Any, None]], told: Callable[[StreamEvent], None]
-    ) -> None:
+    async def _guarded(self, work: Work, tell: Tell) -> None:
         """What goes wrong in a task of the session ends in its `Failed`."""
         with suppress(PeerGone):
             try:
                 await work()
             except GatewayError as error:
-                self._tell(told, Failed(error))
+                tell(Failed(error))
             except PeerGone:
                 raise
             except Exception:
                 log.exception("a task of a realtime session failed")
-                self._tell(told, Failed(InternalError("Polywire failed; the log has the cause.")))
-
-    def _tell(self, told: Callable[[StreamEvent], None], event: StreamEvent) -> None:
-        told(event)
-        self._settle()
+                tell(Failed(InternalError("Polywire failed; the log has the cause.")))
+            self._settle()
 
     async def _respond(self, order: Respond) -> None:
         request = order.chat
@@ -184,24 +181,23 @@ class Pump:
                     raise
                 request = shorter
 
-    def _open(self, order: Respond, request: ChatRequest) -> AbstractAsyncContextManager[Any]:
+    def _open(self, order: Respond, request: ChatRequest) -> AbstractAsyncContextManager[AsyncIterator[StreamEvent]]:
         if order.speech is None:
             return self._gateway.chat(request, wire=WIRE_NAME)
         return self._gateway.spoken_chat(request, order.speech, wire=WIRE_NAME, heard=order.heard)
 
     async def _play(self, order: Respond, event: StreamEvent) -> None:
-        if not isinstance(event, AudioDelta) or order.speech is None:
-            self._tell(lambda event: self._session.played(order.response_id, event), event)
-            await self._drained()
-            return
-        for piece in _pieces(event.data, order.speech.format.rate, PIECE_SECONDS):
-            ahead = self._session.ahead(order.response_id)
-            if ahead > LEAD_SECONDS:
-                await asyncio.sleep(ahead - LEAD_SECONDS)
-            await self._play_piece(order.response_id, replace(event, data=piece))
+        if isinstance(event, AudioDelta) and order.speech is not None:
+            for piece in _pieces(event.data, order.speech.format.rate, PIECE_SECONDS):
+                ahead = self._session.ahead(order.response_id)
+                if ahead > LEAD_SECONDS:
+                    await asyncio.sleep(ahead - LEAD_SECONDS)
+                await self._played(order.response_id, AudioDelta(piece))
+        else:
+            await self._played(order.response_id, event)
 
-    async def _play_piece(self, response_id: str, piece: AudioDelta) -> None:
-        self._session.played(response_id, piece)
+    async def _played(self, response_id: str, event: StreamEvent) -> None:
+        self._session.played(response_id, event)
         self._settle()
         await self._drained()
 
@@ -247,10 +243,6 @@ class Pump:
         self._timer = None
         self._session.expire()
         self._settle()
-
-
-Work = Callable[[], Coroutine[Any, Any, None]]
-Told = Callable[[StreamEvent], None]
 
 
 def _pieces(pcm: bytes, rate: int, seconds: float) -> Iterator[bytes]:
