@@ -66,12 +66,15 @@ def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     script = folder / "script.yaml"
     words = "".join(f"  - {{text: {word!r}}}\n" for word in (f"{word} " for word in LONG.split()))
     answer = f"  - {{text: {HEARD!r}}}\n  - {{finish: stop}}\n"
+    words = "".join(f"  - {{text: {'number ' * 5!r}}}\n" for _ in range(10))
+    few = f"{words}  - {{finish: stop}}\n"
     heard = "  - {text: Hello.}\n"
-    script.write_text(f"long:\n{words}  - {{finish: stop}}\nanswer:\n{answer}heard:\n{heard}")
+    script.write_text(f"long:\n{words}  - {{finish: stop}}\nanswer:\n{answer}few:\n{few}heard:\n{heard}")
     config = {
         "providers": [{"name": "script", "type": "scripted", "path": str(script)}, {"name": "local", "type": "local"}],
         "models": [
             {"id": "long", "provider": "script", "upstream": "long"},
+            {"id": "few", "provider": "script", "upstream": "few"},
             {"id": "answer", "provider": "script", "upstream": "answer"},
             {"id": "echo", "provider": "script", "upstream": "echo"},
             {"id": "voice", "provider": "local", "upstream": "speech", "kind": "speech"},
