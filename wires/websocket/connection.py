@@ -127,9 +127,7 @@ class Connection:
             case str():
                 await self._speak_bare(said)
             case Chat() | AudioCommit() | Speak():
-                # Before the audio is taken, so that a refused commit can be sent again.
-                self._check_free(said.interrupt)
-                await self._start(self._job_of(said), said.id, interrupt=said.interrupt)
+                await self._begin(said)
             case SpeakAppend():
                 await self._append(said)
             case SpeakFlush():
@@ -143,12 +141,22 @@ class Connection:
             case Ping():
                 await self._outbox.json({"type": "pong"})
 
+    async def _begin(self, said: Chat | AudioCommit | Speak) -> None:
+        # Before the audio is taken, so that a refused commit can be sent again.
+        self._check_free(said.interrupt)
+        job = self._job_of(said)
+        if isinstance(job, ChatTurn | VoiceTurn):
+            await job.demand_model()
+        if isinstance(job, VoiceTurn):
+            job.take(self._recording)
+        await self._start(job, said.id, interrupt=said.interrupt)
+
     def _job_of(self, said: Chat | AudioCommit | Speak) -> Job:
         match said:
             case Chat():
                 return ChatTurn(self._gateway, self._wire, self._conversation, said)
             case AudioCommit():
-                return VoiceTurn(self._gateway, self._wire, self._conversation, said, self._recording.take())
+                return VoiceTurn(self._gateway, self._wire, self._conversation, said)
             case Speak():
                 return WholeSpeech(self._gateway, self._wire, self._conversation.configuration, said)
 
@@ -214,7 +222,7 @@ class Connection:
 
     async def _configure(self, said: Configure) -> None:
         configuration = self._conversation.configuration.changed(said)
-        model = self._gateway.find(configuration.model).model.id
+        model = (await self._gateway.resolve(configuration.model)).model.id
         voice = configuration.voice or self._gateway.find_voice(None).model.id
         self._gateway.find_voice(configuration.voice)
         self._conversation.configuration = configuration

@@ -18,6 +18,7 @@ from gateway.request import SpeechRequest, TranscriptionRequest
 from gateway.speech import HeardText, SpeechFeed
 from wires.websocket.conversation import Configuration, Conversation
 from wires.websocket.messages import AudioCommit, Chat, Format, Speak, SpeakAppend, audio_format
+from wires.websocket.recording import Recording
 from wires.websocket.turn import Turn
 
 MOST_WAITING_TEXTS = 32
@@ -35,9 +36,12 @@ class ChatTurn:
         speak = configuration.speak if said.speak is None else said.speak
         self._speech = speech_request("", configuration, said.voice, said.format) if speak else None
         self._heard = HeardText()
-        gateway.find(self._request.model or None)
         if self._speech is not None:
             gateway.find_voice(self._speech.voice)
+
+    async def demand_model(self) -> None:
+        """Raises GatewayError when the model cannot be asked: better before the turn begins."""
+        await self._gateway.resolve(self._request.model or None)
 
     async def run(self, turn: Turn) -> None:
         try:
@@ -67,18 +71,26 @@ class ChatTurn:
 
 
 class VoiceTurn:
-    """An answer to what the client said aloud: `pcm` at the configured `input_rate`."""
+    """An answer to what the client said aloud, at the configured `input_rate`."""
 
-    def __init__(self, gateway: Gateway, wire: str, conversation: Conversation, said: AudioCommit, pcm: bytes) -> None:
-        configuration = conversation.configuration
+    def __init__(self, gateway: Gateway, wire: str, conversation: Conversation, said: AudioCommit) -> None:
         self._gateway, self._wire = gateway, wire
         self._conversation, self._said = conversation, said
-        self._recording = TranscriptionRequest("", pcm, configuration.input_rate, language=said.language)
-        gateway.find(said.model or configuration.model)
+        self._pcm = b""
         gateway.find(None, "transcription")
 
+    async def demand_model(self) -> None:
+        """Raises NotFound when there is no such model."""
+        await self._gateway.resolve(self._said.model or self._conversation.configuration.model)
+
+    def take(self, recording: Recording) -> None:
+        """What was recorded is what the user says. Raises InvalidRequest when that is nothing."""
+        self._pcm = recording.take()
+
     async def run(self, turn: Turn) -> None:
-        async with self._gateway.transcribe(self._recording, wire=self._wire) as events:
+        rate = self._conversation.configuration.input_rate
+        request = TranscriptionRequest("", self._pcm, rate, language=self._said.language)
+        async with self._gateway.transcribe(request, wire=self._wire) as events:
             text = (await collect(events)).text.strip()
         await turn.transcript(text)
         if not text:

@@ -40,7 +40,7 @@ async def serve(
             raise Unsupported(
                 "Transcription sessions and calls are not supported; connect with ?model=.", param="intent"
             )
-        opening = _opening(gateway, model, _client_key(socket.headers, gateway))
+        opening = await _opening(gateway, model, _client_key(socket.headers, gateway))
     except GatewayError as error:
         out = Outgoing()
         out.error(error)
@@ -56,10 +56,10 @@ def _client_key(headers: Headers, gateway: Gateway) -> ClientKey | None:
     return next((key for value in credentials(headers) if (key := keys.read(value, time.time()))), None)
 
 
-def _opening(gateway: Gateway, model: str | None, key: ClientKey | None) -> Opening:
+async def _opening(gateway: Gateway, model: str | None, key: ClientKey | None) -> Opening:
     """How the session begins. What a client secret says of the model holds, whatever the address says."""
     given = key.session if key is not None else {}
-    target = gateway.find(given.get("model") or model)
+    target = await gateway.resolve(given.get("model") or model)
     config = SessionConfig().updated(given) if given else SessionConfig()
     clock = asyncio.get_running_loop().time
     return Opening(target.model.id, clock, int(time.time() + LIFETIME), LIFETIME, config)
