@@ -10,6 +10,8 @@ from gateway.request import ChatRequest, Image, Message, Part, Role, Text, ToolC
 from wires.openai.realtime.items import Item
 
 MOST_ITEMS = 2_000
+MOST_BYTES = 64 * 1024 * 1024
+"""What the items of a session may hold together, audio that is not written down yet included."""
 SILENCE = "(The user is silent.)"
 """What a model reads where a turn holds no words; a provider may refuse an empty message."""
 
@@ -40,9 +42,10 @@ class Conversation:
         """Put `item` at the end, or behind the item `after` (`root`: first). Raises InvalidRequest or NotFound."""
         if any(other.id == item.id for other in self.items):
             raise InvalidRequest(f"There is an item {item.id!r} already.", code="invalid_value", param="item.id")
-        if len(self.items) >= MOST_ITEMS:
+        if len(self.items) >= MOST_ITEMS or sum(other.size for other in self.items) + item.size > MOST_BYTES:
             raise InvalidRequest(
-                f"The conversation holds {MOST_ITEMS} items; delete some first.", code="conversation_full"
+                f"A conversation holds at most {MOST_ITEMS} items and {MOST_BYTES >> 20} MiB; delete some items first.",
+                code="conversation_full",
             )
         called = item.kind == "function_call_output"
         if called and not any(other.kind == "function_call" and other.call_id == item.call_id for other in self.items):

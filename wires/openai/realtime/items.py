@@ -91,8 +91,11 @@ class Item:
     output: str = ""
 
     @property
-    def recordings(self) -> list[Recording]:
-        return [part.recording for part in self.parts if part.recording is not None]
+    def size(self) -> int:
+        """About how much it holds, in bytes."""
+        held = sum(len(part.text) + len(part.image_url or "") for part in self.parts)
+        recorded = sum(len(part.recording.pcm) for part in self.parts if part.recording is not None)
+        return held + recorded + len(self.arguments) + len(self.output)
 
     def body(self) -> dict[str, Any]:
         """As it looks in events."""

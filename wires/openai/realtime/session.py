@@ -172,6 +172,8 @@ class Session:
             self._catalog.find_voice(after or None)
         self._config = config
         self._input.configure(config.audio.input.format, config.vad)
+        if config.vad is None or config.vad.idle_timeout_ms is None:
+            self._idle_at = None
         self.out.say("session.updated", session=self._body())
 
     def _add(self, item: Item, after: str | None = None) -> None:
