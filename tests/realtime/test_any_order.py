@@ -72,11 +72,9 @@ class Theatre:
         stage = self.stage
         match kind, value:
             case "client", dict():
-                items = [
-                    event["item"]["id"] for event in stage.all_events if event["type"] == "conversation.item.added"
-                ]
-                message = {**value, "item_id": items[-1] if items else "none"} if "item_id" in value else value
-                stage.say(**{"kind": message["type"], **{k: v for k, v in message.items() if k != "type"}})
+                added = [event for event in stage.all_events if event["type"] == "conversation.item.added"]
+                last = added[-1]["item"]["id"] if added else "none"
+                stage.send(json.dumps(value).replace('"last"', f'"{last}"'))
             case "stream", event if self.responds:
                 order = self.responds[-1]
                 if not isinstance(event, ToolCallDelta) or self._called(order):
