@@ -14,6 +14,7 @@ from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import Store
 from gateway.predictions import Predictions
+from gateway.responses import Responses
 from wires import generate, openai, playground, replicate, sagemaker, websocket
 from wires.base import Wire
 
@@ -38,6 +39,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
     predictions = Predictions(store, gateway.settings.limits)
     webhooks = replicate.Webhooks(gateway.settings, store, predictions)
     predictions.observers.append(webhooks.deliver)
+    responses = Responses(store, gateway.settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -46,6 +48,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
                 yield
         finally:
             await gateway.aclose()
+            await responses.aclose()
             await store.aclose()
 
     app = FastAPI(title="Polywire", lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -53,6 +56,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
     app.state.store = store
     app.state.predictions = predictions
     app.state.webhooks = webhooks
+    app.state.responses = responses
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(GatewayError, _gateway_error)
