@@ -85,6 +85,8 @@ def _add_catch_all(app: FastAPI) -> None:
     async def unknown(request: Request) -> Response:
         path = request.url.path
         allowed = sorted(_methods(path))
+        if allowed and request.method == "OPTIONS":
+            return Response(status_code=204, headers={"allow": ", ".join([*allowed, "OPTIONS"])})
         if allowed:
             error = InvalidRequest(
                 f"{request.method} is not allowed here; use {' or '.join(allowed)}.",
@@ -98,7 +100,7 @@ def _add_catch_all(app: FastAPI) -> None:
             response.headers["allow"] = ", ".join(allowed)
         return response
 
-    methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+    methods = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
     for prefix in ("/v1", "/invocations", "/endpoints", "/lambda"):
         app.add_route(f"{prefix}/{{path:path}}", unknown, methods=methods, include_in_schema=False)
 

@@ -71,11 +71,11 @@ class ChunkEncoder:
                 self._calls_without_arguments.add(index)
                 function = {"name": name, "arguments": ""}
                 yield self._call({"index": index, "id": call_id, "type": "function", "function": function})
+            case AudioStart() | AudioDelta() | ToolCallDelta(arguments=""):
+                return
             case ToolCallDelta(index=index, arguments=arguments):
                 self._calls_without_arguments.discard(index)
                 yield self._call({"index": index, "function": {"arguments": arguments}})
-            case AudioStart() | AudioDelta():
-                return
             case Finished(reason=reason, usage=usage):
                 yield from self._finish(reason, usage)
             case Failed(error=error):

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import httpx
 import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from gateway.events import Finished, FinishReason, Started, StreamEvent, ToolCallDelta, ToolCallStart
 from tests.running import Service
+from wires.openai.chat import ChunkEncoder
 
 HI: list[openai.types.chat.ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
-
-
-@pytest.fixture
-def client(service: Service) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{service.url}/v1", api_key="unused", max_retries=0) as made:
-        yield made
+WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
 
 
 def frames(service: Service, **body: object) -> list[str]:
@@ -52,6 +48,45 @@ def test_tool_calls_are_whole_in_both_forms(client: openai.OpenAI) -> None:
             if call.function is not None:
                 joined[call.index] = joined.get(call.index, "") + (call.function.arguments or "")
     assert joined == {0: '{"city": "Seoul"}', 1: "{}"}
+
+
+async def test_the_async_client_streams_too(async_client: openai.AsyncOpenAI) -> None:
+    stream = await async_client.chat.completions.create(model="hello", messages=HI, stream=True)
+    text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+    assert text == "Hello 안녕하세요 👋🏽"
+
+
+def test_a_call_without_arguments_is_an_empty_object() -> None:
+    encoder = ChunkEncoder(include_usage=False)
+    events: list[StreamEvent] = [
+        Started("1", "m", 1),
+        ToolCallStart(0, "a", "first"),
+        ToolCallStart(1, "b", "second"),
+        ToolCallDelta(1, '{"x":1}'),
+        ToolCallDelta(0, ""),
+        Finished(FinishReason.TOOL_CALLS),
+    ]
+    joined = {0: "", 1: ""}
+    for frame in [frame for event in events for frame in encoder.encode(event)][:-1]:
+        chunk = ChatCompletionChunk.model_validate_json(frame.removeprefix(b"data: "), strict=True)
+        for call in chunk.choices[0].delta.tool_calls or []:
+            assert call.function is not None
+            joined[call.index] += call.function.arguments or ""
+    assert joined == {0: "{}", 1: '{"x":1}'}
+
+
+def test_every_kind_of_message_is_taken(client: openai.OpenAI) -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+    messages: list[object] = [
+        {"role": "developer", "content": "be short"},
+        {"role": "user", "content": [{"type": "text", "text": "weather?"}]},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "rain"}]},
+        {"role": "assistant", "content": None, "refusal": "I cannot say."},
+        {"role": "user", "content": "say this back"},
+    ]
+    answer = client.chat.completions.create(model="echo", messages=messages)  # type: ignore[arg-type]
+    assert answer.choices[0].message.content == "say this back"
 
 
 def test_usage_comes_exactly_once_and_only_when_asked(service: Service) -> None:
@@ -105,10 +140,55 @@ def test_refusals_have_their_status_and_openai_shape(client: openai.OpenAI) -> N
     with pytest.raises(openai.NotFoundError) as unknown:
         client.chat.completions.create(model="nope", messages=HI)
     assert unknown.value.code == "model_not_found"
-    for wrong in ({"n": 2}, {"logprobs": True}, {"max_tokens": 0}, {"stream_options": {"include_usage": True}}):
-        with pytest.raises(openai.BadRequestError) as refused:
-            client.chat.completions.create(model="hello", messages=HI, extra_body=wrong)
-        assert refused.value.param in wrong
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n": 2},
+        {"logprobs": True},
+        {"top_logprobs": 3},
+        {"max_tokens": 0},
+        {"max_tokens": "12"},
+        {"temperature": 3},
+        {"stream_options": {"include_usage": True}},
+        {"functions": [{"name": "f"}]},
+        {"modalities": ["audio"]},
+        {"audio": {"voice": "alloy", "format": "mp3"}},
+        {"web_search_options": {"search_context_size": "low"}},
+        {"tool_choice": "required"},
+        {"tool_choice": {"type": "function", "function": {"name": "nope"}}, "tools": [WEATHER]},
+        {"response_format": {"type": "xml"}},
+        {"response_format": {"type": "json_schema"}},
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(client: openai.OpenAI, wrong: dict[str, object]) -> None:
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="hello", messages=HI, extra_body=wrong)
+    assert (refused.value.param or "").split(".")[0] in wrong
+
+
+def test_retry_headers_say_whether_asking_again_is_any_use(service: Service) -> None:
+    def headers(model: str) -> httpx.Headers:
+        return httpx.post(f"{service.url}/v1/chat/completions", json={"messages": HI, "model": model}).headers
+
+    limited = headers("fails-first")
+    assert (limited["retry-after"], limited["retry-after-ms"]) == ("1", "1000")
+    # What failed midway has cost its provider work already.
+    assert headers("truncated")["x-should-retry"] == "false"
+    assert headers("nope")["x-should-retry"] == "false"
+
+
+def test_lone_surrogates_pass_as_json(service: Service) -> None:
+    body = b'{"model":"echo","messages":[{"role":"user","content":"a\\ud83d b"}]}'
+    for stream in (b"", b',"stream":true'):
+        answer = httpx.post(
+            f"{service.url}/v1/chat/completions",
+            content=body[:-1] + stream + b"}",
+            headers={"content-type": "application/json"},
+        )
+        assert answer.status_code == 200
+        assert "\\ud83d" in answer.text
 
 
 def test_unknown_routes_and_methods_answer_in_openai_shape(service: Service) -> None:
@@ -116,6 +196,10 @@ def test_unknown_routes_and_methods_answer_in_openai_shape(service: Service) -> 
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "unknown_route")
     wrong = httpx.get(f"{service.url}/v1/chat/completions")
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
+    assert httpx.head(f"{service.url}/v1/chat/completions").headers["allow"] == "POST"
+    asked = httpx.options(f"{service.url}/v1/chat/completions")
+    assert (asked.status_code, asked.headers["allow"]) == (204, "POST, OPTIONS")
+    assert httpx.options(f"{service.url}/v1/nothing").status_code == 404
     broken = httpx.post(
         f"{service.url}/v1/chat/completions", content=b"{", headers={"content-type": "application/json"}
     )

@@ -1,0 +1,157 @@
+"""Responses that are asked for later: by id, as the next turn's history, and as a stream that goes on."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.conftest import scripted_config
+from tests.running import Service, running
+
+
+def parsed(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+
+
+def streamed(service: Service, model: str) -> list[dict[str, Any]]:
+    return parsed(httpx.post(f"{service.url}/v1/responses", json={"model": model, "input": "hi", "stream": True}).text)
+
+
+@pytest.mark.parametrize("model", ["hello", "tools", "reasoning", "length", "fails-midway"])
+def test_a_kept_response_is_what_its_last_event_said(service: Service, client: openai.OpenAI, model: str) -> None:
+    events = streamed(service, model)
+    last = events[-1]["response"]
+    assert httpx.get(f"{service.url}/v1/responses/{last['id']}").json() == last
+    for after in (0, 3, len(events) - 2):
+        stream = client.responses.retrieve(last["id"], stream=True, starting_after=after)
+        assert [event.sequence_number for event in stream] == list(range(after + 1, len(events)))
+    again = httpx.get(f"{service.url}/v1/responses/{last['id']}", params={"stream": "true"})
+    assert parsed(again.text) == events
+
+
+def test_the_next_turn_knows_the_turns_before(service: Service, client: openai.OpenAI) -> None:
+    first = client.responses.create(model="hello", input="one", instructions="never carried over")
+    second = client.responses.create(model="tools", input="two", previous_response_id=first.id)
+    call = next(item for item in second.output if item.type == "function_call")
+    third = client.responses.create(
+        model="conversation",
+        input=[
+            {"type": "function_call_output", "call_id": call.call_id, "output": "rain"},
+            {"role": "user", "content": "three"},
+        ],
+        previous_response_id=second.id,
+    )
+    assert third.output_text.split("\n") == [
+        "user: one",
+        "assistant: Hello 안녕하세요 👋🏽",
+        "user: two",
+        'assistant: get_weather({"city": "Seoul"}) get_time({})',
+        "tool: rain",
+        "user: three",
+    ]
+
+
+def test_what_was_not_kept_or_was_deleted_is_not_found(service: Service, client: openai.OpenAI) -> None:
+    unkept = client.responses.create(model="hello", input="hi", store=False)
+    kept = client.responses.create(model="hello", input="hi")
+    client.responses.delete(kept.id)
+    for id in (unkept.id, kept.id, "resp_nope"):
+        with pytest.raises(openai.NotFoundError) as unknown:
+            client.responses.retrieve(id)
+        assert unknown.value.code == "response_not_found"
+        with pytest.raises(openai.NotFoundError) as unknown:
+            client.responses.create(model="hello", input="hi", previous_response_id=id)
+        assert unknown.value.param == "previous_response_id"
+
+
+def test_only_background_responses_can_be_cancelled_by_request(client: openai.OpenAI) -> None:
+    kept = client.responses.create(model="hello", input="hi")
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.responses.cancel(kept.id)
+    assert refused.value.code == "not_in_background"
+
+
+def test_a_running_response_can_be_followed_and_a_left_one_is_cancelled(service: Service) -> None:
+    """A second reader sees it from its first event, while the first reader still waits for more."""
+    body = {"model": "hangs-midway", "input": "hi", "stream": True}
+    with httpx.stream("POST", f"{service.url}/v1/responses", json=body) as answer:
+        lines = (line for line in answer.iter_lines() if line.startswith("data: "))
+        id = json.loads(next(lines).removeprefix("data: "))["response"]["id"]
+        assert any('"delta":"Hello"' in line for line in lines)
+        url = f"{service.url}/v1/responses/{id}"
+        shown = httpx.get(url).json()
+        assert (shown["status"], shown["output"][0]["status"]) == ("in_progress", "in_progress")
+        next_turn = httpx.post(
+            f"{service.url}/v1/responses", json={"model": "hello", "input": "hi", "previous_response_id": id}
+        )
+        assert next_turn.status_code == 400
+        followed: list[dict[str, Any]] = []
+        seen = threading.Event()
+
+        def follow() -> None:
+            with httpx.stream("GET", url, params={"stream": "true"}, timeout=10) as second:
+                for line in second.iter_lines():
+                    if line.startswith("data: "):
+                        followed.append(json.loads(line.removeprefix("data: ")))
+                        if followed[-1].get("delta") == "Hello":
+                            seen.set()
+
+        reader = threading.Thread(target=follow)
+        reader.start()
+        assert seen.wait(5)
+    reader.join(5)
+    assert not reader.is_alive()
+    assert followed[-1]["type"] == "response.incomplete"
+    assert httpx.get(url).json()["status"] == "cancelled"
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Two workers behind two keys; a page of another origin may call."""
+    folder: Path = tmp_path_factory.mktemp("guarded")
+    keys = {"POLYWIRE_API_KEYS": "first-key,second-key"}
+    config = scripted_config(origins=["https://app.example"])
+    with running(folder, config, environment=keys, workers=2) as started:
+        yield started
+
+
+def test_a_response_belongs_to_the_key_that_made_it(guarded: Service) -> None:
+    url, body = f"{guarded.url}/v1/responses", {"model": "hello", "input": "hi"}
+    mine, theirs = {"authorization": "Bearer first-key"}, {"authorization": "Bearer second-key"}
+    id = httpx.post(url, json=body, headers=mine).json()["id"]
+    for _ in range(4):  # whichever worker answers
+        assert httpx.get(f"{url}/{id}", headers=mine).status_code == 200
+        assert httpx.get(f"{url}/{id}", headers=theirs).status_code == 404
+    assert httpx.delete(f"{url}/{id}", headers=theirs).status_code == 404
+    stolen = httpx.post(url, json={**body, "previous_response_id": id}, headers=theirs)
+    assert stolen.status_code == 404
+    refused = httpx.get(f"{url}/{id}")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
+    assert httpx.delete(f"{url}/{id}", headers=mine).json()["deleted"] is True
+
+
+def test_only_configured_origins_may_call_from_a_page(guarded: Service) -> None:
+    url = f"{guarded.url}/v1/chat/completions"
+
+    def preflight(origin: str) -> httpx.Response:
+        asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+        return httpx.options(url, headers={"origin": origin, **asked})
+
+    allowed = preflight("https://app.example")
+    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, "https://app.example")
+    assert "access-control-allow-origin" not in preflight("https://app.example.evil.test").headers
+    refused = httpx.post(url, json={}, headers={"origin": "https://app.example"})
+    assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, "https://app.example")
+    assert "x-request-id" in refused.headers["access-control-expose-headers"]
+
+
+def test_no_page_of_another_origin_may_call_by_default(service: Service) -> None:
+    answer = httpx.get(f"{service.url}/v1/models", headers={"origin": "https://app.example"})
+    assert "access-control-allow-origin" not in answer.headers
