@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from gateway.catalog import Gateway
@@ -61,6 +62,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
         app.include_router(router)
     app.add_exception_handler(GatewayError, _gateway_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
     _add_catch_all(app)
     return app
 
@@ -77,6 +79,14 @@ async def _validation_error(request: Request, error: Exception) -> Response:
     place = ".".join(str(part) for part in problem["loc"] if part != "body")
     message = f"{place}: {problem['msg']}." if place else f"The request body is wrong: {problem['msg']}."
     return await _gateway_error(request, InvalidRequest(message, param=place or None))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """What the framework itself refuses: a body that is no UTF-8, a form that is no form."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this type only
+    response = await _gateway_error(request, InvalidRequest(f"{error.detail}.", status=error.status_code))
+    response.headers.update(error.headers or {})
+    return response
 
 
 def _add_catch_all(app: FastAPI) -> None:
@@ -100,7 +110,7 @@ def _add_catch_all(app: FastAPI) -> None:
             response.headers["allow"] = ", ".join(allowed)
         return response
 
-    methods = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
+    methods = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE"]
     for prefix in ("/v1", "/invocations", "/endpoints", "/lambda"):
         app.add_route(f"{prefix}/{{path:path}}", unknown, methods=methods, include_in_schema=False)
 

@@ -200,10 +200,13 @@ def test_unknown_routes_and_methods_answer_in_openai_shape(service: Service) -> 
     asked = httpx.options(f"{service.url}/v1/chat/completions")
     assert (asked.status_code, asked.headers["allow"]) == (204, "POST, OPTIONS")
     assert httpx.options(f"{service.url}/v1/nothing").status_code == 404
-    broken = httpx.post(
-        f"{service.url}/v1/chat/completions", content=b"{", headers={"content-type": "application/json"}
-    )
-    assert (broken.status_code, broken.json()["error"]["type"]) == (400, "invalid_request_error")
+    for body in (b"{", b"\xff", b"[]", b"null", b""):
+        broken = httpx.post(
+            f"{service.url}/v1/chat/completions", content=body, headers={"content-type": "application/json"}
+        )
+        assert (broken.status_code, broken.json()["error"]["type"]) == (400, "invalid_request_error")
+    odd = httpx.get(f"{service.url}/v1/models/a%0Ab")
+    assert (odd.status_code, odd.json()["error"]["type"]) == (404, "invalid_request_error")
 
 
 def test_models_are_listed_and_found(client: openai.OpenAI) -> None:

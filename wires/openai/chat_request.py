@@ -56,7 +56,7 @@ class NamedChoice(StrictBody):
 class ChatBody(SampledBody):
     """The request body; unknown fields are kept and ignored."""
 
-    model: str
+    model: str = Field(examples=["default"])
     messages: list[MessageBody] = Field(min_length=1)
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)

@@ -43,7 +43,7 @@ ANSWER = object_schema("text_completion", "id", "created", "model", "choices", "
 class CompletionBody(SampledBody):
     """The request body; unknown fields are kept and ignored."""
 
-    model: str
+    model: str = Field(examples=["default"])
     prompt: str | list[str]
     max_tokens: int | None = Field(default=None, ge=1)
     echo: bool | None = None

@@ -72,19 +72,28 @@ def error_response(error: GatewayError) -> Response:
     )
 
 
-def documented(
-    schema: dict[str, Any], *, media: str = "application/json", streams: bool = False
-) -> dict[int | str, Any]:
+EVENTS = {
+    "schema": {
+        "description": "One server-sent event; its data is JSON, or `[DONE]`.",
+        "type": "object",
+        "required": ["data"],
+        "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
+    }
+}
+SAID = "`error.message` is a sentence, `error.code` a stable word."
+REFUSED: dict[int | str, dict[str, Any]] = {
+    "4XX": {"description": f"Refused. {SAID}", "model": ErrorBody},
+    "5XX": {"description": f"Failed. {SAID}", "model": ErrorBody},
+}
+"""What OpenAPI says of every route's refusals; FastAPI's own 422 never happens."""
+
+
+def documented(schema: dict[str, Any], *, streams: bool = False) -> dict[int | str, dict[str, Any]]:
     """What a route's OpenAPI operation says of its answers."""
     content: dict[str, Any] = {"application/json": {"schema": schema}}
     if streams:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
-    refused = "`error` says in a sentence what to change; `code` is a stable word."
-    return {
-        200: {"description": "The answer.", "content": content},
-        "4XX": {"description": f"Refused: {refused}", "model": ErrorBody},
-        "5XX": {"description": f"Failed: {refused}", "model": ErrorBody},
-    }
+        content["text/event-stream"] = EVENTS
+    return {200: {"description": "The answer.", "content": content}, **REFUSED}
 
 
 def object_schema(kind: str, *required: str) -> dict[str, Any]:

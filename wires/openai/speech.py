@@ -35,7 +35,7 @@ from gateway.events import (
 from gateway.request import SpeechRequest
 from wires.base import StreamResponse, gateway_of
 from wires.openai.bodies import StrictBody
-from wires.openai.errors import KEEPALIVE, WIRE, documented, error_frame
+from wires.openai.errors import EVENTS, KEEPALIVE, WIRE, documented, error_frame
 
 router = APIRouter(tags=["OpenAI"])
 ENCODINGS = {
@@ -52,7 +52,7 @@ RATE = 24_000
 BYTES = {"schema": {"type": "string", "format": "binary"}}
 ANSWERS = documented({}, streams=True)
 ANSWERS[200]["content"] = {content_type(encoding): BYTES for encoding in ENCODINGS.values()} | {
-    "text/event-stream": {"schema": {"type": "string"}}
+    "text/event-stream": EVENTS
 }
 
 
@@ -63,7 +63,7 @@ class VoiceId(StrictBody):
 class SpeechBody(StrictBody):
     """The request body; unknown fields are kept and ignored. Without a voice the model's own speaks."""
 
-    model: str
+    model: str = Field(examples=["voice"])
     input: str = Field(min_length=1)
     voice: str | VoiceId | None = None
     response_format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] = "mp3"

@@ -49,7 +49,7 @@ ANSWERS[200]["content"]["text/plain"] = {"schema": {"type": "string"}}
 async def create(
     request: Request,
     file: Annotated[UploadFile, File()],
-    model: Annotated[str, Form()],
+    model: Annotated[str, Form(examples=["transcriber"])],
     response_format: Annotated[Literal["json", "text", "verbose_json", "srt", "vtt", "diarized_json"], Form()] = "json",
     language: Annotated[str | None, Form()] = None,
     prompt: Annotated[str | None, Form()] = None,

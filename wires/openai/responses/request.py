@@ -72,7 +72,7 @@ class ReasoningBody(StrictBody):
 class ResponseBody(StreamedBody):
     """The request body; unknown fields are kept and ignored."""
 
-    model: str | None = None
+    model: str | None = Field(default=None, examples=["default"])
     input: str | list[dict[str, Any]]
     instructions: str | None = None
     previous_response_id: str | None = None
