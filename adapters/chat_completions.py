@@ -225,6 +225,9 @@ class ChatCompletionDecoder:
                 deltas.append(TextDelta(text))
             for call in delta.tool_calls or ():
                 deltas.extend(self._tool_call(call))
+        if choice.finish_reason == "error":
+            # LMI's way to say that the rest of the answer will not come.
+            raise stream_error(self._row, None)
         if choice.finish_reason:
             self._reason = FINISH_REASONS.get(choice.finish_reason, FinishReason.STOP)
         return deltas

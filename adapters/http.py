@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from gateway.config import ProviderRow
 from gateway.errors import (
@@ -37,10 +39,23 @@ LONGEST_QUOTE = 300
 
 
 class HttpUpstream:
-    """The session of one provider row. Built without a running loop; the session opens with the first request."""
+    """The session of one provider row. Built without a running loop; the session opens with the first request.
 
-    def __init__(self, row: ProviderRow, base_url: str, headers: Mapping[str, str] | None = None) -> None:
+    `explain` tells an error answer (its head and body) as a GatewayError; `ca_file` overrides the row's.
+    """
+
+    def __init__(
+        self,
+        row: ProviderRow,
+        base_url: str,
+        headers: Mapping[str, str] | None = None,
+        *,
+        ca_file: Path | None = None,
+        explain: Callable[[ProviderRow, aiohttp.ClientResponse, bytes], GatewayError] | None = None,
+    ) -> None:
         self.row = row
+        self._ca_file = ca_file or row.ca_file
+        self._explain = explain or error_for_response
         self.base_url = base_url.rstrip("/")
         self._headers = dict(headers or {})
         self._session: aiohttp.ClientSession | None = None
@@ -49,7 +64,7 @@ class HttpUpstream:
     async def send(
         self,
         method: str,
-        path: str,
+        path: str | URL,
         *,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
@@ -57,15 +72,16 @@ class HttpUpstream:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request to `base_url + path` (or to `path`, if it is a whole URL) and wait for the answer's head.
 
+        A `URL` is sent exactly as it is encoded.
         Raises a GatewayError for anything but a 2xx answer, unless `accept_errors`.
         """
-        url = path if "://" in path else self.base_url + path
+        url = path if isinstance(path, URL) or "://" in path else self.base_url + path
         with transport_errors(self.row):
             async with self._open().request(
                 method, url, data=body, headers={**self._headers, **(headers or {})}, allow_redirects=False
             ) as response:
                 if not accept_errors and not 200 <= response.status < 300:
-                    raise error_for_response(self.row, response, await _error_body(response))
+                    raise self._explain(self.row, response, await _error_body(response))
                 yield response
 
     async def post_json(self, path: str, value: Any, headers: Mapping[str, str] | None = None) -> Any:
@@ -82,7 +98,7 @@ class HttpUpstream:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            context = ssl.create_default_context(cafile=str(self.row.ca_file)) if self.row.ca_file else True
+            context = ssl.create_default_context(cafile=str(self._ca_file)) if self._ca_file else True
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=self.row.connections, ssl=context),
                 # Silence is bounded by `gateway/streams.py`; a total time would cut a healthy stream.
@@ -170,7 +186,7 @@ CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error
 def error_for_response(row: ProviderRow, response: aiohttp.ClientResponse, body: bytes) -> GatewayError:
     """The GatewayError for an error answer with one of the usual JSON bodies; any other body is not quoted."""
     message, code = _message_and_code(body)
-    return error_for_status(row, response.status, message, code=code, retry_after=_retry_after(response.headers))
+    return error_for_status(row, response.status, message, code=code, retry_after=retry_after(response.headers))
 
 
 def decode_json(row: ProviderRow, body: bytes) -> Any:
@@ -216,7 +232,7 @@ def _string(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
+def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds of `retry-after-ms` or `Retry-After` (a number or an HTTP date), None when there is neither."""
     try:
         if (milliseconds := headers.get("retry-after-ms")) is not None:

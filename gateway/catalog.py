@@ -15,7 +15,7 @@ from typing import Any, cast
 from gateway.config import Kind, ModelRow, ProviderRow, Settings
 from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, RateLimited, Unsupported
 from gateway.events import AudioDelta, AudioEvent, Failed, Finished, FinishReason, StreamEvent, Usage
-from gateway.ports import ChatProvider, Provider, SpeechProvider, TranscriptionProvider
+from gateway.ports import ChatProvider, Provider, SpeechProvider, TranscriptionProvider, Warmable
 from gateway.request import ChatRequest, Image, SpeechRequest, Text, TranscriptionRequest
 from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
 from gateway.streams import EventStream, Patience, open_stream
@@ -138,6 +138,24 @@ class Gateway:
         """The speech provider of `target`, for `speak`."""
         return cast(SpeechProvider, self._provider(target.provider, "speech"))
 
+    def demand_room(self) -> None:
+        """Raises RateLimited when every stream is in use."""
+        most = self.settings.limits.streams
+        if self._open >= most:
+            raise RateLimited(f"All {most} streams are in use; try again in a moment.", retry_after=1)
+
+    async def warm(self) -> None:
+        """Load the embedded models that are configured (`local.warm`), so that no caller waits for them."""
+        rows = [row for row in self._models.values() if self._rows[row.provider].type == "local"]
+        for row in rows if self.settings.local.warm else ():
+            try:
+                provider = self._provider(self._rows[row.provider], row.kind)
+                if isinstance(provider, Warmable):
+                    await provider.warm()
+            except GatewayError as error:
+                # Whoever asks for the model is told the same; the other models are served.
+                log.warning("model %r is not ready: %s", row.id, error.message)
+
     async def aclose(self) -> None:
         """Close every provider that was built."""
         providers, self._providers = self._providers, {}
@@ -155,9 +173,7 @@ class Gateway:
         wire: str,
         patience: Patience | None = None,
     ) -> AsyncIterator[EventStream[Any]]:
-        limits = self.settings.limits
-        if self._open >= limits.streams:
-            raise RateLimited(f"All {limits.streams} streams are in use; try again in a moment.", retry_after=1)
+        self.demand_room()
         if self._open == 0:
             self._busy_since = time.time()
         self._open += 1

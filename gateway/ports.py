@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from gateway.events import AudioEvent, Delta, Finished, TextDelta
 from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
@@ -63,6 +63,13 @@ class TranscriptionProvider(Protocol):
     def transcribe(self, request: TranscriptionRequest) -> AsyncGenerator[TextDelta | Finished, None]: ...
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class Warmable(Protocol):
+    """A provider that has something to load. `warm` returns when that is done, or raises `GatewayError`."""
+
+    async def warm(self) -> None: ...
 
 
 Provider = ChatProvider | SpeechProvider | TranscriptionProvider

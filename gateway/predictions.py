@@ -26,14 +26,14 @@ from gateway.tasks import Tasks
 log = logging.getLogger("polywire")
 
 PREDICTION, RUN, WORKER = "prediction", "run", "worker"
-LEASE_SECONDS = 6.0
-BEAT_SECONDS = 1.5
-SWEEP_SECONDS = 2.0
+LEASE_SECONDS = 5.0
+BEAT_SECONDS = 1.0
+SWEEP_SECONDS = 1.5
 """A dead worker's predictions end at the latest after the lease and one sweep."""
 CANCEL_SECONDS = 3.0
 """How long a cancel waits for the run to stop; a run that cannot is ended without it."""
 STOP_SECONDS = 2.0
-MOST_SWEPT = 1000
+SWEPT_AT_ONCE = 500
 
 Observer = Callable[[Prediction], Coroutine[Any, Any, None]]
 
@@ -68,6 +68,10 @@ class Predictions:
                 await self._tasks.aclose()
                 with suppress(GatewayError):
                     await self._store.delete(WORKER, self._worker)
+
+    def drain_soon(self) -> None:
+        """Begin to drain while others still read."""
+        self._tasks.start(self.drain())
 
     async def drain(self) -> None:
         """Take no more predictions and end those that run, so that their readers get a last event."""
@@ -239,7 +243,11 @@ class Predictions:
 
     async def _sweep(self) -> None:
         """End what dead workers left behind."""
-        for document in await self._store.list(RUN, owner=None, limit=MOST_SWEPT):
+        documents: tuple[Document, ...] = ()
+        oldest: str | None = None
+        while page := await self._store.list(RUN, owner=None, limit=SWEPT_AT_ONCE, before=oldest):
+            documents, oldest = (*documents, *page), page[-1].key
+        for document in documents:
             if await self._abandoned(document):
                 error = InternalError("The worker that ran this prediction died; create it again.", code="worker_died")
                 if (ended := await self._settle(document.key, Failed(error))) is not None:

@@ -45,6 +45,8 @@ class Run:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine runs in a task
         try:
+            if self._past_deadline():
+                self.stop()
             if self._stopped is None:
                 self._task = task
                 with self._timers():
@@ -69,6 +71,9 @@ class Run:
                     case _:
                         await self.recorder.add(event)
         raise InternalError("The stream ended without a terminal event.")
+
+    def _past_deadline(self) -> bool:
+        return self.prediction.deadline is not None and self.prediction.deadline <= time.time()
 
     @contextmanager
     def _timers(self) -> Iterator[None]:

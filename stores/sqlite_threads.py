@@ -169,20 +169,33 @@ class SqliteThread:
         return batch
 
     def _perform(self, connection: sqlite3.Connection, batch: list[_Waiting]) -> None:
+        """Run a batch; if one of its jobs fails, each runs alone, so that a job's fault is its caller's only."""
         try:
             if self._writes:
                 connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            self._fail(batch, error)
+            return
+        try:
             for waiting in batch:
                 _attempt(waiting, connection)
             if self._writes:
                 self._tidy(connection)
                 connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            log.error("the store %s failed: %s", self._path, error)
+        except Exception as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            if len(batch) <= 1:
+                self._fail(batch, error)
+                return
             for waiting in batch:
-                waiting.error = store_unavailable(self._path, error)
+                self._perform(connection, [waiting])
+
+    def _fail(self, batch: list[_Waiting], error: Exception) -> None:
+        log.error("the store %s failed: %s", self._path, error)
+        for waiting in batch:
+            known = isinstance(error, sqlite3.OperationalError)
+            waiting.error = store_unavailable(self._path, error) if known else error
 
     def _tidy(self, connection: sqlite3.Connection) -> None:
         now = time.monotonic()
@@ -203,11 +216,10 @@ def store_unavailable(path: Path, cause: Exception) -> GatewayError:
 
 def _attempt(waiting: _Waiting, connection: sqlite3.Connection) -> None:
     """A job refuses before it writes, so that a refusal leaves the others' transaction whole."""
+    waiting.error = None
     try:
         waiting.result = waiting.job(connection)
-    except sqlite3.Error:
-        raise
-    except Exception as error:  # the thread serves everyone; a job's own fault is its caller's
+    except GatewayError as error:
         waiting.error = error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,6 +19,7 @@ from gateway.predictions import Predictions
 from gateway.responses import Responses
 from wires import generate, openai, playground, replicate, sagemaker, websocket
 from wires.base import Wire
+from wires.stopping import on_stop
 
 WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, *sagemaker.WIRES, replicate.WIRE, openai.WIRE)
 """The first wire whose `paths` match a path owns it."""
@@ -44,10 +46,14 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(gateway.warm())
         try:
             async with predictions.serving():
-                yield
+                with on_stop(predictions.drain_soon):
+                    yield
         finally:
+            warming.cancel()
+            await asyncio.wait([warming])
             await gateway.aclose()
             await responses.aclose()
             await store.aclose()

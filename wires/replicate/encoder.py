@@ -25,7 +25,7 @@ from gateway.events import (
     ToolCallStart,
 )
 from gateway.sse import encode_sse
-from wires.replicate.objects import guarded
+from wires.replicate.output import guarded
 
 RARE_SEPARATORS = re.compile("([\v\f\x1c\x1d\x1e\x85\u2028\u2029])")
 """The Python client takes these for line ends and loses the rest of the line; alone in its event, only itself."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from gateway.errors import NotFound, Unsupported
 from gateway.prediction import Status
-from wires.replicate.objects import wav_file
+from wires.replicate.output import wav_file
 from wires.replicate.streams import CORS, predictions_of
 
 router = APIRouter(tags=["Replicate"])
@@ -19,7 +21,7 @@ async def get_file(request: Request, token: str) -> Response:
     prediction = await predictions_of(request).with_token(token)
     if prediction is None or prediction.kind != "speech" or prediction.status is not Status.SUCCEEDED:
         raise NotFound("There is no such file; files are forgotten with their prediction.")
-    audio = wav_file(await predictions_of(request).recorded(prediction))
+    audio = await asyncio.to_thread(wav_file, await predictions_of(request).recorded(prediction))
     return Response(audio, media_type="audio/wav", headers=CORS | {"cache-control": "private, max-age=3600"})
 
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import re
-import wave
-from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import Request
 
-from gateway.events import AudioDelta, AudioStart, StreamEvent, TextDelta
 from gateway.prediction import Prediction, Status
 from wires.base import gateway_of
 
 HOST = re.compile(r"[A-Za-z0-9.-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
-FILE_LIKE = ("https:", "data:")
-"""An output that begins so is taken for a file by Replicate's clients, and fetched."""
 STATUSES = {Status.CANCELLED: "canceled"}
 
 
@@ -77,48 +70,6 @@ def unstarted_object(prediction: Prediction, base: str) -> dict[str, Any]:
     Clients take any other status for the end, and skip what is in the output already.
     """
     return prediction_object(prediction, None, base)
-
-
-def output_of(prediction: Prediction, events: Sequence[StreamEvent], base: str) -> object:
-    """The output so far: a list of text pieces, or a voice's file once it is whole. None when there is nothing."""
-    whole = prediction.status is Status.SUCCEEDED
-    if prediction.kind == "chat":
-        pieces = [piece for event in events if isinstance(event, TextDelta) for piece in guarded(event.text)]
-        return pieces or ([] if whole else None)
-    if not whole:
-        return None
-    if base.startswith("https:"):
-        return f"{base}/v1/files/{prediction.token}"
-    # Clients leave an http: URL as text, but read a data URL as a file.
-    return "data:audio/wav;base64," + base64.b64encode(wav_file(events)).decode()
-
-
-def guarded(text: str) -> Iterator[str]:
-    """`text` in pieces of which none looks like a file's URL."""
-    if text.startswith(FILE_LIKE):
-        yield text[0]
-        yield text[1:]
-    elif text:
-        yield text
-
-
-def wav_file(events: Iterable[StreamEvent]) -> bytes:
-    """A voice's PCM as one WAV file with its true length."""
-    buffer = io.BytesIO()
-    with wave.open(buffer, "wb") as file:
-        file.setsampwidth(2)
-        file.setnchannels(1)
-        file.setframerate(24_000)
-        for event in events:
-            match event:
-                case AudioStart(format=format):
-                    file.setnchannels(format.channels)
-                    file.setframerate(format.rate)
-                case AudioDelta(data=data):
-                    file.writeframesraw(data)
-                case _:
-                    pass
-    return buffer.getvalue()
 
 
 def metrics(prediction: Prediction) -> dict[str, Any]:

@@ -24,7 +24,8 @@ from wires.replicate.inputs import (
     parse_speech,
     parse_wait,
 )
-from wires.replicate.objects import base_url, output_of, prediction_object, unstarted_object
+from wires.replicate.objects import base_url, prediction_object, unstarted_object
+from wires.replicate.output import output_of
 from wires.replicate.schema import HIDDEN_VERSION, find_model, find_version, version_id
 from wires.replicate.streams import predictions_of, stream_response
 from wires.replicate.webhooks import webhooks_of
@@ -60,14 +61,14 @@ async def create_by_version(request: Request) -> Response:
 
 @router.get("/v1/predictions")
 async def list_predictions(request: Request, cursor: str | None = None) -> Response:
-    """The caller's predictions, newest first, in pages."""
+    """The caller's predictions, newest first, in pages; a voice's audio is left out where it is no URL."""
     predictions, base = predictions_of(request), base_url(request)
     found = await predictions.list(owner_of(request), limit=PAGE + 1, before=cursor)
     page = found[:PAGE]
     following = None
     if len(found) > PAGE:
         following = f"{base}/v1/predictions?{urlencode({'cursor': page[-1].id})}"
-    results = [await _object(request, prediction) for prediction in page]
+    results = [await _object(request, prediction, listed=True) for prediction in page]
     return JsonResponse({"previous": None, "next": following, "results": results})
 
 
@@ -96,6 +97,7 @@ async def _create(
     webhook = body.webhook or body.webhook_completed
     if webhook:
         await webhooks_of(request).check(webhook)
+    gateway.demand_room()
     stream: Stream
     if row.kind == "speech":
         stream = gateway.speech(parse_speech(row.id, body.input), wire=WIRE.name)
@@ -133,7 +135,7 @@ def _webhook_events(body: CreateBody) -> list[str]:
     return list(WEBHOOK_EVENTS if body.webhook_events_filter is None else body.webhook_events_filter)
 
 
-async def _object(request: Request, prediction: Prediction) -> dict[str, Any]:
+async def _object(request: Request, prediction: Prediction, *, listed: bool = False) -> dict[str, Any]:
     base = base_url(request)
-    events = await predictions_of(request).recorded(prediction)
-    return prediction_object(prediction, output_of(prediction, events, base), base)
+    output = await output_of(predictions_of(request), prediction, base, listed=listed)
+    return prediction_object(prediction, output, base)

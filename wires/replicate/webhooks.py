@@ -12,7 +12,6 @@ import json
 import logging
 import secrets
 from collections.abc import Sequence
-from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -20,12 +19,13 @@ from starlette.responses import Response
 from gateway.addresses import resolve_public
 from gateway.config import Settings
 from gateway.errors import Forbidden, GatewayError, NotFound
-from gateway.events import StreamEvent, TextDelta
+from gateway.events import TextDelta
 from gateway.ports import Store
-from gateway.prediction import Prediction, random_id
+from gateway.prediction import Prediction, Status, random_id
 from gateway.predictions import Predictions
 from wires.replicate.errors import JsonResponse, invalid
-from wires.replicate.objects import output_of, prediction_object
+from wires.replicate.objects import prediction_object
+from wires.replicate.output import output_of
 from wires.replicate.webhook_delivery import Target, parse_target, post
 
 router = APIRouter(tags=["Replicate"])
@@ -72,22 +72,21 @@ class Webhooks:
         if "completed" in wanted:
             final = await self._now(prediction)
             if final is not None:
-                await self._send(target, final, await self._predictions.recorded(final), RETRY_SECONDS)
+                await self._send(target, final, RETRY_SECONDS)
 
     async def _accompany(self, prediction: Prediction, target: Target, wanted: Sequence[str]) -> None:
         if "start" in wanted:
-            await self._send(target, prediction, (), RETRY_SECONDS)
+            await self._send(target, prediction, RETRY_SECONDS)
         loop = asyncio.get_running_loop()
         sent_at = loop.time() - OUTPUT_SECONDS
-        events: list[StreamEvent] = []
-        async with self._predictions.follow(prediction) as following:
-            async for event in following:
-                events.append(event)
-                if "output" not in wanted or not isinstance(event, TextDelta):
-                    continue
-                if loop.time() - sent_at >= OUTPUT_SECONDS and (current := await self._now(prediction)) is not None:
+        async with self._predictions.follow(prediction) as events:
+            async for event in events:
+                due = loop.time() - sent_at >= OUTPUT_SECONDS
+                if "output" in wanted and due and isinstance(event, TextDelta):
                     sent_at = loop.time()
-                    await self._send(target, current, events, ())
+                    current = await self._now(prediction)
+                    if current is not None:
+                        await self._send(target, current, ())
 
     async def _now(self, prediction: Prediction) -> Prediction | None:
         try:
@@ -95,12 +94,15 @@ class Webhooks:
         except NotFound:
             return None
 
-    async def _send(
-        self, target: Target, prediction: Prediction, events: Sequence[StreamEvent], pauses: Sequence[float]
-    ) -> None:
+    async def _send(self, target: Target, prediction: Prediction, pauses: Sequence[float]) -> None:
         base: str = prediction.notes["base"]
-        body: dict[str, Any] = prediction_object(prediction, output_of(prediction, events, base), base)
-        raw, id, secret = json.dumps(body).encode(), f"msg_{random_id()}", await self.secret()
+        unstarted = prediction.status is Status.STARTING
+        output = None if unstarted else await output_of(self._predictions, prediction, base)
+        raw, id, secret = (
+            json.dumps(prediction_object(prediction, output, base)).encode(),
+            f"msg_{random_id()}",
+            await self.secret(),
+        )
         for pause in (*pauses, None):
             try:
                 status = await post(target, self._settings, secret=secret, id=id, body=raw)

@@ -1,0 +1,45 @@
+"""Chat with Amazon Bedrock over ConverseStream. Row: region; optional endpoint_url, profile, api_key_env.
+
+`api_key_env` names a Bedrock API key, which goes before AWS credentials. The upstream id is a model id, an inference
+profile or any ARN that Converse takes. Images travel as data: URLs only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from urllib.parse import quote
+
+import msgspec
+
+from adapters.aws import AwsUpstream
+from adapters.converse import converse_body
+from adapters.converse_stream import ConverseDecoder
+from gateway.config import ProviderRow, Settings
+from gateway.events import Delta, Finished
+from gateway.ports import Capabilities
+from gateway.request import ChatRequest
+
+
+class Bedrock:
+    """A `ChatProvider` over `POST /model/{id}/converse-stream`."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, row: ProviderRow, settings: Settings) -> None:
+        self.name = row.name
+        self._upstream = AwsUpstream(row, "bedrock-runtime")
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+        body = msgspec.json.encode(converse_body(request))
+        # An ARN holds `:` and `/`, which the signature wants encoded.
+        path = f"/model/{quote(request.model, safe='')}/converse-stream"
+        decoder = ConverseDecoder(self.name)
+        async with aclosing(self._upstream.frames(path, body)) as frames:
+            async for frame in frames:
+                for delta in decoder.feed(frame):
+                    yield delta
+        yield decoder.finish()
+
+    async def aclose(self) -> None:
+        await self._upstream.aclose()

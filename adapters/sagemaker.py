@@ -1,0 +1,53 @@
+"""Chat with a SageMaker endpoint over InvokeEndpointWithResponseStream. Row: region; optional dialect and profile.
+
+The upstream id is the endpoint's name, or `endpoint/component` for an inference component. The dialect is the model
+row's, else the provider row's, else `openai`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from urllib.parse import quote
+
+import msgspec
+
+from adapters.aws import AwsUpstream
+from adapters.sagemaker_dialects import BODIES, ContainerDecoder
+from gateway.config import ProviderRow, Settings
+from gateway.events import Delta, Finished
+from gateway.ports import Capabilities
+from gateway.request import ChatRequest
+
+
+class SageMaker:
+    """A `ChatProvider` over `POST /endpoints/{name}/invocations-response-stream`."""
+
+    capabilities = Capabilities()
+
+    def __init__(self, row: ProviderRow, settings: Settings) -> None:
+        self.name = row.name
+        self._row = row
+        self._upstream = AwsUpstream(row, "sagemaker-runtime")
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+        dialect = request.options.get("dialect") or self._row.dialect or "openai"
+        body = msgspec.json.encode(BODIES[dialect](request))
+        endpoint, _, component = request.model.partition("/")
+        # The container's own Accept travels under this name; `Accept` itself is not passed on.
+        headers = {"X-Amzn-SageMaker-Accept": "*/*"}
+        if component:
+            headers["X-Amzn-SageMaker-Inference-Component"] = component
+        path = f"/endpoints/{quote(endpoint, safe='')}/invocations-response-stream"
+        decoder = ContainerDecoder(self._row)
+        async with aclosing(self._upstream.frames(path, body, headers)) as frames:
+            async for frame in frames:
+                if frame.name == "PayloadPart":
+                    for delta in decoder.feed(frame.payload):
+                        yield delta
+        for delta in decoder.end():
+            yield delta
+        yield decoder.finish()
+
+    async def aclose(self) -> None:
+        await self._upstream.aclose()

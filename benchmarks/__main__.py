@@ -1,0 +1,15 @@
+"""`make bench`: run every benchmark and print its table."""
+
+from __future__ import annotations
+
+from benchmarks import embedded
+from benchmarks.table import table
+
+
+def main() -> None:
+    """Print the tables."""
+    print(table("The embedded model and voice", embedded.measure()))
+
+
+if __name__ == "__main__":
+    main()
