@@ -81,7 +81,7 @@ class HttpUpstream:
                 method, url, data=body, headers={**self._headers, **(headers or {})}, allow_redirects=False
             ) as response:
                 if not accept_errors and not 200 <= response.status < 300:
-                    raise self._explain(self.row, response, await _error_body(response))
+                    raise self._explain(self.row, response, await error_body(response))
                 yield response
 
     async def post_json(self, path: str, value: Any, headers: Mapping[str, str] | None = None) -> Any:
@@ -199,7 +199,18 @@ def decode_json(row: ProviderRow, body: bytes) -> Any:
         ) from error
 
 
-async def _error_body(response: aiohttp.ClientResponse) -> bytes:
+def bearer(row: ProviderRow) -> dict[str, str]:
+    """The authorization header of a row with a key. Raises UpstreamError when its variable is empty."""
+    if row.api_key_env and not row.api_key:
+        raise UpstreamError(
+            f"Provider {row.name!r} has no key: set the environment variable {row.api_key_env} and restart.",
+            provider=row.name,
+            code="provider_credentials",
+        )
+    return {"authorization": f"Bearer {row.api_key}"} if row.api_key else {}
+
+
+async def error_body(response: aiohttp.ClientResponse) -> bytes:
     """At most LONGEST_ERROR_BODY bytes of an error answer; what breaks off is as good as empty."""
     pieces, size = [], 0
     try:
@@ -214,7 +225,7 @@ async def _error_body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _message_and_code(body: bytes) -> tuple[str, str | None]:
-    """`{"error": {"message", "code"|"type"}}`, `{"error": "..."}`, `{"detail": "..."}` or `{"message": "..."}`."""
+    """`{"error": {"message"|"reason", "code"|"type"}}`, or a sentence under `error`, `detail` or `message`."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
@@ -224,12 +235,22 @@ def _message_and_code(body: bytes) -> tuple[str, str | None]:
     error = value.get("error")
     if isinstance(error, dict):
         code = next((word for word in (error.get("code"), error.get("type")) if isinstance(word, str)), None)
-        return _string(error.get("message")), code
-    return next((text for key in ("error", "detail", "message") if (text := _string(value.get(key)))), ""), None
+        return _string(error.get("message")) or _string(error.get("reason")), code
+    sentences = (_string(value.get(key)) or _problems(value.get(key)) for key in ("error", "detail", "message"))
+    return next(filter(None, sentences), ""), None
 
 
 def _string(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _problems(value: object) -> str:
+    """FastAPI's list of validation errors as one sentence: `body.prompt: Field required`."""
+    problems = [problem for problem in value if isinstance(problem, dict)] if isinstance(value, list) else []
+    return "; ".join(
+        ".".join(str(step) for step in problem.get("loc") or ()) + ": " + _string(problem.get("msg"))
+        for problem in problems
+    )
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

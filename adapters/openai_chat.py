@@ -10,12 +10,13 @@ from collections.abc import AsyncGenerator
 
 from adapters.chat_completions import chat_body
 from adapters.chat_http import stream_chat
-from adapters.http import HttpUpstream
+from adapters.http import HttpUpstream, bearer
 from gateway.config import ProviderRow, Settings
-from gateway.errors import UpstreamError
 from gateway.events import Delta, Finished
 from gateway.ports import Capabilities
 from gateway.request import ChatRequest
+
+__all__ = ["DEFAULT_BASE_URL", "OpenAIChat", "bearer"]
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
@@ -36,14 +37,3 @@ class OpenAIChat:
 
     async def aclose(self) -> None:
         await self._upstream.aclose()
-
-
-def bearer(row: ProviderRow) -> dict[str, str]:
-    """The authorization header of a row with a key. Raises UpstreamError when its variable is empty."""
-    if row.api_key_env and not row.api_key:
-        raise UpstreamError(
-            f"Provider {row.name!r} has no key: set the environment variable {row.api_key_env} and restart.",
-            provider=row.name,
-            code="provider_credentials",
-        )
-    return {"authorization": f"Bearer {row.api_key}"} if row.api_key else {}

@@ -2,8 +2,9 @@
 
 Row: `path`, a YAML file that maps an upstream id to its steps. The upstream id `echo` says the prompt back,
 `conversation` all that it was given.
-Steps: `{text: ...}`, `{reasoning: ...}`, `{tool: {id, name, arguments}}`, `{delay: seconds}`, `{silence: true}`,
-`{error: {status, message}}`, `{fault: message}` (an exception of no known kind), `{finish: stop, usage: {...}}`.
+Steps: `{text: ..., times: 1}`, `{reasoning: ...}`, `{tool: {index, id, name, arguments}}`, `{delay: seconds}`,
+`{silence: true}`, `{error: {status, message}}`, `{fault: message}` (an exception of no known kind),
+`{finish: stop, usage: {...}}`.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def _load(path: Path | None) -> dict[str, Steps]:
 def _parse(step: dict[str, Any]) -> Iterator[Step]:
     match step:
         case {"text": str(text)}:
-            yield TextDelta(text)
+            yield from [TextDelta(text)] * step.get("times", 1)
         case {"reasoning": str(text)}:
             yield ReasoningDelta(text)
         case {"tool": {"index": int(index), "id": str(call_id), "name": str(name), "arguments": str(arguments)}}:

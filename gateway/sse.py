@@ -54,6 +54,8 @@ class SseDecoder:
         self._id: str | None = None
         self._after_cr = False
         self._started = False
+        self.comment = b""
+        """The last comment line, without its colon: some servers say there why they end a stream."""
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """The events that `data` completes. Raises EventTooLong."""
@@ -115,5 +117,7 @@ class SseDecoder:
             self._event = line[6:].removeprefix(b" ").decode("utf-8", "replace")
         elif line.startswith(b"id:") and b"\0" not in line:
             self._id = line[3:].removeprefix(b" ").decode("utf-8", "replace")
+        elif line.startswith(b":"):
+            self.comment = line[1:]
         elif line == b"data":
             self._data.append(b"")

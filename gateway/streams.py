@@ -41,6 +41,10 @@ LONGEST_RETRY_WAIT = 5.0
 """Seconds. A provider that asks for a longer pause is not retried; its caller learns the pause instead."""
 
 
+EVENTS_PER_BREATH = 32
+"""A provider that has everything at once lets other streams go on after so many events."""
+
+
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long a provider may be silent, in seconds (None: for ever), and how often its start is tried again."""
@@ -65,6 +69,7 @@ class EventStream(Generic[ProviderEventT]):
         self._wait = WaitLimit()
         self._next: StreamEvent | None = None
         self._tool_calls = 0
+        self._unbroken = 0
         self._audio = False
         self._ended = False
         self._announced = False
@@ -143,6 +148,9 @@ class EventStream(Generic[ProviderEventT]):
                     f"Polywire failed while reading from provider {self.meter.provider!r}; the log has the cause.",
                     provider=self.meter.provider,
                 ) from error
+            self._unbroken += 1
+            if self._unbroken % EVENTS_PER_BREATH == 0:
+                await asyncio.sleep(0)
             if self._accept(event):
                 return event
 

@@ -6,7 +6,6 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,8 +39,7 @@ class RequestScope:
     """What is known of the request that is being served.
 
     `logged` is set once its line has been written; `code` is the error code of a refusal. `refusal` is an answer that
-    replaces the one on its way, and `closers` run when the request ends: both serve the API whose answers and
-    generators BentoML, not we, handle.
+    replaces the one on its way: it serves the API whose answers BentoML, not we, make.
     """
 
     request_id: str
@@ -50,7 +48,6 @@ class RequestScope:
     logged: bool = False
     code: str | None = None
     refusal: Any = None
-    closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
 
 current_request: ContextVar[RequestScope | None] = ContextVar("polywire_request", default=None)

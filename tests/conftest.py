@@ -12,7 +12,7 @@ import pytest
 from tests.running import ROOT, Service, running
 
 SCRIPTS = ("hello", "reasoning", "tools", "empty", "length", "fails-first", "fails-midway", "faults", "truncated")
-WAITING = ("silent", "hangs-midway", "slow")
+WAITING = ("silent", "hangs-midway", "slow", "flood")
 
 
 def scripted_config(**extra: Any) -> dict[str, Any]:

@@ -59,8 +59,6 @@ class RequestMiddleware:
             await wire.refuse(InternalError("Polywire failed; the log has the cause."))(scope, receive, answer.send)
         finally:
             current_request.reset(token)
-            for close in request.closers:
-                await close()
 
 
 def _take_forms_for_json(scope: Scope) -> None:

@@ -1,0 +1,156 @@
+"""A refusal or a useless answer before the first token is a GatewayError with a sentence, and no secret is in it."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import socket
+import traceback
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.config import ProviderType
+from gateway.errors import (
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    RateLimited,
+    UpstreamError,
+    UpstreamUnavailable,
+)
+from tests.remote.upstreams import EVENT_STREAM, KEY, KINDS, chat, outcome, provider_for, upstream
+from tests.upstreams.fake_server import Answer, json_answer
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+NEVER = Answer(status=500)
+
+
+def refusal(kind: str, status: int, message: str, headers: dict[str, str] | None = None) -> Answer:
+    """An error answer in the vendor's own shape."""
+    if kind == "opensearch":
+        error = {"type": "status_exception", "reason": message}
+        return json_answer({"error": {"root_cause": [error], **error}, "status": status}, status, headers)
+    if kind == "cog" and status == 422:
+        return json_answer({"detail": [{"loc": ["body", "input"], "msg": message, "type": "value_error"}]}, status)
+    key = "detail" if kind == "replicate" else "error"
+    return json_answer({key: message, "status": "failed" if kind == "cog" else status}, status, headers)
+
+
+@every_kind
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (400, InvalidRequest),
+        (401, UpstreamError),
+        (403, UpstreamError),
+        (404, NotFound),
+        (422, InvalidRequest),
+        (429, RateLimited),
+        (500, UpstreamError),
+        (503, UpstreamUnavailable),
+    ],
+)
+async def test_a_refusal_has_its_own_error(kind: ProviderType, status: int, expected: type[GatewayError]) -> None:
+    answer = refusal(kind, status, "the vendor's sentence", {"retry-after": "7"})
+    async with upstream(kind, NEVER, refusal=answer) as remote:
+        with pytest.raises(expected) as caught:
+            async with remote.opened():
+                pass
+    assert caught.value.provider == "far"
+    if status in (401, 403):
+        assert caught.value.status == 502
+    else:
+        assert "the vendor's sentence" in caught.value.message
+    if status in (429, 503):
+        assert caught.value.retry_after == 7
+
+
+@every_kind
+async def test_a_refused_connection_may_be_tried_again(kind: ProviderType) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        provider = provider_for(kind, f"http://127.0.0.1:{closed.getsockname()[1]}")
+        text, finished, error = await outcome(provider.stream(chat(kind)))
+        await provider.aclose()
+    assert (text, finished) == ("", None)
+    assert isinstance(error, UpstreamUnavailable)
+    assert error.retryable
+
+
+@every_kind
+async def test_a_web_page_is_no_answer(kind: ProviderType) -> None:
+    page = Answer([b"<html><body>Welcome</body></html>"], headers={"content-type": "text/html"})
+    async with upstream(kind, page, refusal=page) as remote:
+        _, finished, error = await outcome(remote.events())
+    assert finished is None
+    assert isinstance(error, UpstreamError)
+    assert "far" in error.message
+
+
+@every_kind
+@pytest.mark.parametrize("start", [b"data: ", b""])
+async def test_a_line_without_an_end_is_refused(kind: ProviderType, start: bytes) -> None:
+    lines = [start, *[b"x" * 65536] * 160]
+    async with upstream(kind, Answer(lines, headers=EVENT_STREAM)) as remote:
+        text, finished, error = await outcome(remote.events())
+    assert (text, finished) == ("", None)
+    assert isinstance(error, UpstreamError)
+    assert "longer than" in error.message
+
+
+@every_kind
+async def test_a_compressed_refusal_is_read(kind: ProviderType) -> None:
+    plain = refusal(kind, 422, "too hot")
+    body = gzip.compress(b"".join(piece for piece in plain.pieces if isinstance(piece, bytes)))
+    answer = Answer([body], 422, {"content-type": "application/json", "content-encoding": "gzip"}, "length")
+    async with upstream(kind, NEVER, refusal=answer) as remote:
+        _, _, error = await outcome(remote.events())
+    assert isinstance(error, InvalidRequest)
+    assert "too hot" in error.message
+
+
+@every_kind
+@pytest.mark.parametrize("body", [b"not gzip at all", gzip.compress(b"data: {}\n\n" * 999)[:40]])
+async def test_broken_compression_is_a_failure(kind: ProviderType, body: bytes) -> None:
+    headers = {**EVENT_STREAM, "content-encoding": "gzip"}
+    async with upstream(kind, Answer([body], headers=headers)) as remote:
+        _, finished, error = await outcome(remote.events())
+    assert finished is None
+    assert isinstance(error, UpstreamError)
+
+
+def leaky_answers(kind: str) -> Iterator[Answer]:
+    """Answers of a vendor that quotes the key it was given."""
+    said = f"bad key {KEY} at https://u:{KEY}@host/?key={KEY}"
+    for status in (400, 401, 403, 404, 409, 422, 429, 500, 503):
+        yield refusal(kind, status, said)
+    yield Answer([said.encode()], 502, {"content-type": "text/plain"})
+    yield Answer([said.encode()], 200, {"content-type": "text/plain"})
+    yield json_answer({"id": said, "error": said})
+    for event in ("error", "completed", "done"):
+        yield Answer(
+            [f'event: {event}\ndata: {{"error": "{said}", "status": "failed"}}\n\n'.encode()], headers=EVENT_STREAM
+        )
+    yield Answer([f'data: {{"error": "{said}\\x"}}\n\n'.encode()], headers=EVENT_STREAM)
+
+
+@every_kind
+async def test_no_secret_is_in_an_error_a_log_or_a_traceback(
+    kind: ProviderType, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    failures = 0
+    for answer in leaky_answers(kind):
+        for refused in (answer, None):
+            async with upstream(kind, answer, refusal=refused) as remote:
+                try:
+                    async with remote.opened() as stream:
+                        events = [event async for event in stream]
+                    shown = repr(events)
+                except GatewayError as error:
+                    failures += 1
+                    shown = error.message + "".join(traceback.format_exception(error))
+            assert KEY not in shown
+    assert failures > 10
+    assert KEY not in caplog.text
