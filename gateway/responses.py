@@ -56,8 +56,10 @@ class Responses:
         try:
             async with stream as events:
                 started = events.started
-                await self._store.put(RESPONSE, started.id, json.dumps(content).encode(), owner=owner, ttl=self._ttl)
-                await self._store.append(_log_of(started.id), [encode_event(started)], ttl=2 * self._ttl)
+                await asyncio.gather(
+                    self._store.put(RESPONSE, started.id, json.dumps(content).encode(), owner=owner, ttl=self._ttl),
+                    self._store.append(_log_of(started.id), [encode_event(started)], ttl=2 * self._ttl),
+                )
                 tape = _Tape(self._store, _log_of(started.id), self._ttl, self._tasks)
                 async with aclosing(tape.record(events)) as kept:
                     yield kept

@@ -20,6 +20,7 @@ from gateway.responses import Responses
 from wires import generate, openai, playground, replicate, sagemaker, websocket
 from wires.base import Wire
 from wires.stopping import on_stop
+from wires.validation import first_problem
 
 WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, *sagemaker.WIRES, replicate.WIRE, openai.WIRE)
 """The first wire whose `paths` match a path owns it."""
@@ -79,12 +80,8 @@ async def _gateway_error(request: Request, error: Exception) -> Response:
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
-    """One sentence for the first problem, with the field's place and never the caller's text."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this type only
-    problem = error.errors()[0]
-    place = ".".join(str(part) for part in problem["loc"] if part != "body")
-    message = f"{place}: {problem['msg']}." if place else f"The request body is wrong: {problem['msg']}."
-    return await _gateway_error(request, InvalidRequest(message, param=place or None))
+    return await _gateway_error(request, first_problem(error))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -165,7 +165,28 @@ def test_refusals_have_their_status_and_openai_shape(client: openai.OpenAI) -> N
 def test_what_cannot_be_honoured_is_refused_by_name(client: openai.OpenAI, wrong: dict[str, object]) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model="hello", messages=HI, extra_body=wrong)
-    assert (refused.value.param or "").split(".")[0] in wrong
+    assert (refused.value.param or "").split(".")[0].split("[")[0] in wrong
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"text": "x"}]}]}, "messages[0].content[0].type"),
+        ({"messages": [{"role": "function", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]}, "messages[0].content[0]"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
+        ({"messages": [{"role": "assistant"}]}, "messages[0].content"),
+        ({"stop": [1]}, "stop[0]"),
+        ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.type"),
+        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type"),
+    ],
+)
+def test_a_refusal_names_the_place(service: Service, wrong: dict[str, object], param: str) -> None:
+    answer = httpx.post(f"{service.url}/v1/chat/completions", json={"model": "hello", "messages": HI, **wrong})
+    said = answer.json()["error"]
+    assert (answer.status_code, said["param"]) == (400, param)
+    assert "literal" not in said["message"]
 
 
 def test_retry_headers_say_whether_asking_again_is_any_use(service: Service) -> None:
