@@ -28,6 +28,8 @@ def scripted_config(**extra: Any) -> dict[str, Any]:
         {"id": "voice", "provider": "script", "upstream": "tone", "kind": "speech"},
         {"id": "voice-fails-first", "provider": "script", "upstream": "fails-first", "kind": "speech"},
         {"id": "voice-fails-midway", "provider": "script", "upstream": "speaks-then-fails", "kind": "speech"},
+        {"id": "voice-floods", "provider": "script", "upstream": "flood", "kind": "speech"},
+        {"id": "voice-hangs", "provider": "script", "upstream": "hangs-midway", "kind": "speech"},
         {"id": "transcriber-fails-midway", "provider": "script", "upstream": "fails-midway", "kind": "transcription"},
         {"id": "transcriber", "provider": "script", "upstream": "hello", "kind": "transcription"},
     ]

@@ -122,11 +122,11 @@ class StreamResponse(Response):
         await body.end()
 
     async def _said(self, body: _Body, error: GatewayError) -> bool:
-        """Whether the failure could be sent as a frame; if not, the response stays unfinished."""
+        """Whether the failure was sent as a frame; if not, the response stays unfinished."""
         try:
             for frame in self._encoder.encode(Failed(error)):
                 await body.send(frame)
-        except GatewayError:
+        except (GatewayError, Waited):
             return False
         return True
 

@@ -7,7 +7,18 @@ from collections.abc import AsyncIterator, Iterator
 import openai
 import pytest
 
-from tests.running import Service
+from tests.conftest import scripted_config
+from tests.running import Service, running
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """Two workers behind two keys; pages of one origin may call, and no silence is longer than 300 ms."""
+    keys = {"POLYWIRE_API_KEYS": "first-key,second-key"}
+    config = scripted_config(origins=["https://app.example"], limits={"keepalive_seconds": 0.3})
+    with running(tmp_path_factory.mktemp("guarded"), config, environment=keys, workers=2) as started:
+        started.headers = {"authorization": "Bearer first-key"}
+        yield started
 
 
 @pytest.fixture

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
-from tests.conftest import scripted_config
-from tests.running import Service, running
+from tests.running import Service
 
 
 def parsed(text: str) -> list[dict[str, Any]]:
@@ -112,16 +109,6 @@ def test_a_running_response_can_be_followed_and_a_left_one_is_cancelled(service:
     assert httpx.get(url).json()["status"] == "cancelled"
 
 
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """Two workers behind two keys; a page of another origin may call."""
-    folder: Path = tmp_path_factory.mktemp("guarded")
-    keys = {"POLYWIRE_API_KEYS": "first-key,second-key"}
-    config = scripted_config(origins=["https://app.example"])
-    with running(folder, config, environment=keys, workers=2) as started:
-        yield started
-
-
 def test_a_response_belongs_to_the_key_that_made_it(guarded: Service) -> None:
     url, body = f"{guarded.url}/v1/responses", {"model": "hello", "input": "hi"}
     mine, theirs = {"authorization": "Bearer first-key"}, {"authorization": "Bearer second-key"}
@@ -135,23 +122,3 @@ def test_a_response_belongs_to_the_key_that_made_it(guarded: Service) -> None:
     refused = httpx.get(f"{url}/{id}")
     assert (refused.status_code, refused.json()["error"]["code"]) == (401, "invalid_api_key")
     assert httpx.delete(f"{url}/{id}", headers=mine).json()["deleted"] is True
-
-
-def test_only_configured_origins_may_call_from_a_page(guarded: Service) -> None:
-    url = f"{guarded.url}/v1/chat/completions"
-
-    def preflight(origin: str) -> httpx.Response:
-        asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
-        return httpx.options(url, headers={"origin": origin, **asked})
-
-    allowed = preflight("https://app.example")
-    assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, "https://app.example")
-    assert "access-control-allow-origin" not in preflight("https://app.example.evil.test").headers
-    refused = httpx.post(url, json={}, headers={"origin": "https://app.example"})
-    assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, "https://app.example")
-    assert "x-request-id" in refused.headers["access-control-expose-headers"]
-
-
-def test_no_page_of_another_origin_may_call_by_default(service: Service) -> None:
-    answer = httpx.get(f"{service.url}/v1/models", headers={"origin": "https://app.example"})
-    assert "access-control-allow-origin" not in answer.headers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import socket
 import wave
 
 import av
@@ -13,6 +14,7 @@ import openai
 import pytest
 
 from tests.running import Service
+from tests.test_leaving import wait_for
 
 RATE = 24_000
 TEXT = "One sentence. Another one! And a third?"
@@ -156,3 +158,38 @@ def test_a_failure_midway_is_an_error_frame_among_events(service: Service) -> No
     assert "speech.audio.delta" in {body.get("type") for body in bodies}
     assert bodies[-1]["error"]["type"] == "server_error"
     assert "speech.audio.done" not in {body.get("type") for body in bodies}
+
+
+def hear(service: Service, model: str) -> socket.socket:
+    """Ask for speech over a connection that buffers next to nothing."""
+    body = json.dumps({"model": model, "input": "x", "response_format": "wav"}).encode()
+    reader = socket.socket()
+    reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    reader.connect(("127.0.0.1", service.port))
+    head = f"POST /v1/audio/speech HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    reader.sendall(head.encode() + b"\r\n\r\n" + body)
+    return reader
+
+
+def test_a_listener_that_stops_costs_next_to_nothing(service: Service) -> None:
+    """Case P1: hours of sound, and nobody listens; hanging up then stops the voice."""
+    worker = service.workers()[0]
+    before = worker.memory_info().rss
+    readers = [hear(service, "voice-floods") for _ in range(4)]
+    try:
+        wait_for(lambda: service.metric("polywire_streams_open", wire="openai") == 4, 10)
+        assert service.get("/readyz") is not None
+        assert worker.memory_info().rss - before < 8 * 1024 * 1024
+    finally:
+        for reader in readers:
+            reader.close()
+    wait_for(lambda: service.metric("polywire_streams_open", wire="openai") == 0)
+
+
+def test_hanging_up_stops_the_voice(service: Service) -> None:
+    before = service.metric("polywire_streams_total", wire="openai", outcome="cancelled")
+    with hear(service, "voice-hangs") as reader:
+        heard = b""
+        while b"RIFF" not in heard:
+            heard += reader.recv(4096)
+    wait_for(lambda: service.metric("polywire_streams_total", wire="openai", outcome="cancelled") == before + 1)
