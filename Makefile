@@ -14,7 +14,7 @@ TAG ?= polywire:latest
 
 export BENTOML_DO_NOT_TRACK := 1
 
-.PHONY: help serve test check bench bento image clean
+.PHONY: help serve test check bench bento backend image clean
 help:
 	@echo "make serve | test | check | bench | bento | image    (see README.md)"
 
@@ -55,13 +55,12 @@ bench: $(VENV)/.dev
 bento: $(VENV)/.serve
 	$(BIN)/bentoml build
 
-image: bento
-	@for backend in docker podman buildah; do \
-		if $$backend info >/dev/null 2>&1; then \
-			exec $(BIN)/bentoml containerize $(TAG) --backend $$backend -t $(TAG); \
-		fi; \
-	done; \
-	echo "No container backend answers: start a Docker daemon, or install podman or buildah."; exit 1
+# BACKEND=podman takes that one; IMAGE_OPTIONS are passed on, such as --opt build-arg=NAME=VALUE or --opt no-cache.
+image: backend bento
+	$(BIN)/bentoml containerize polywire:latest --backend $$(deploy/container-backend.sh $(BACKEND)) -t $(TAG) $(IMAGE_OPTIONS)
+
+backend:
+	@deploy/container-backend.sh $(BACKEND) >/dev/null
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -1,23 +1,26 @@
-"""One chat stream over HTTP in the chat-completions dialect: the hot path of most providers."""
+"""One chat stream over HTTP in the chat-completions dialect: the hot path of most providers.
+
+The answer is server-sent events, JSON lines (LMI's default) or, from a server that does not stream, one JSON object.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import aiohttp
 import msgspec
 
 from adapters.chat_completions import ChatCompletionDecoder, stream_error
-from adapters.http import HttpUpstream, read
+from adapters.http import LONGEST_BODY, HttpUpstream
+from gateway.config import ProviderRow
 from gateway.errors import UpstreamError
 from gateway.events import Delta, Finished
-from gateway.sse import EventTooLong, ServerSentEvent, SseDecoder
+from gateway.sse import BYTE_ORDER_MARK, EventTooLong, SseDecoder
 
 DRAIN_SECONDS = 0.05
-"""How long the body's last bytes are waited for after `[DONE]`, so that the connection can be used again."""
+"""How long the body's end is waited for after `[DONE]`, so that the connection can be used again."""
 
 
 async def stream_chat(
@@ -27,51 +30,101 @@ async def stream_chat(
 
     Raises GatewayError; Truncated when the body ends without `[DONE]` or a finish reason.
     """
-    row = upstream.row
-    decoder = ChatCompletionDecoder(row)
+    decoder = ChatCompletionDecoder(upstream.row)
     headers = {"content-type": "application/json", "accept": "text/event-stream"}
     async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=headers) as response:
-        if "json" in response.content_type:
-            for delta in decoder.feed(await response.read()):
-                yield delta
+        receive = response.content.readany
+        piece = await receive()
+        payloads = _reader(upstream.row, response.content_type, piece)
+        while piece:
+            for payload in payloads.feed(piece):
+                for delta in decoder.feed(payload):
+                    yield delta
+            if decoder.done:
+                await _drain(response)
+                break
+            piece = await receive()
         else:
-            _demand_stream(upstream, response)
-            events = SseDecoder()
-            async with aclosing(read(response, row)) as pieces:
-                async for piece in pieces:
-                    for event in _split(upstream, events, piece):
-                        for delta in decoder.feed(_payload(upstream, event)):
-                            yield delta
-                    if decoder.done:
-                        await _drain(response)
-                        break
+            for payload in payloads.rest():
+                for delta in decoder.feed(payload):
+                    yield delta
     yield decoder.finish()
 
 
-def _split(upstream: HttpUpstream, events: SseDecoder, piece: bytes) -> list[ServerSentEvent]:
-    try:
-        return [event for event in events.feed(piece) if event.data]
-    except EventTooLong as error:
-        raise UpstreamError(f"Provider {upstream.row.name!r}: {error}.", provider=upstream.row.name) from error
+class EventPayloads:
+    """The data of server-sent events."""
+
+    def __init__(self, row: ProviderRow) -> None:
+        self._row = row
+        self._events = SseDecoder()
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """The payloads that `piece` completes. Raises GatewayError for an `error` event and one without an end."""
+        try:
+            events = self._events.feed(piece)
+        except EventTooLong as error:
+            raise UpstreamError(f"Provider {self._row.name!r}: {error}.", provider=self._row.name) from error
+        for event in events:
+            # It is an error also when its JSON has no `error` key.
+            if event.event == "error":
+                raise stream_error(self._row, _json_or_none(event.data))
+            if event.data:
+                yield event.data
+
+    def rest(self) -> list[bytes]:
+        """Nothing: an event that the body's end cuts off does not count."""
+        return []
 
 
-def _payload(upstream: HttpUpstream, event: ServerSentEvent) -> bytes:
-    """The event's data; an `error` event is one, also when its JSON has no `error` key."""
-    if event.event != "error":
-        return event.data
-    try:
-        value = msgspec.json.decode(event.data)
-    except msgspec.DecodeError:
-        value = None
-    raise stream_error(upstream.row, value.get("error", value) if isinstance(value, dict) else value)
+class JsonPayloads:
+    """JSON lines or, with `lines` False, one JSON object, which may be written over many lines."""
+
+    def __init__(self, row: ProviderRow, *, lines: bool) -> None:
+        self._row = row
+        self._lines = lines
+        self._pending: list[bytes] = []
+        self._size = 0
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The lines that `piece` completes. Raises UpstreamError when one has no end."""
+        lines = piece.split(b"\n") if self._lines else [piece]
+        self._pending.append(lines[0])
+        self._size += len(lines[0])
+        if self._size > LONGEST_BODY:
+            raise UpstreamError(
+                f"Provider {self._row.name!r} answered with more than {LONGEST_BODY} bytes.", provider=self._row.name
+            )
+        if len(lines) == 1:
+            return []
+        first = b"".join(self._pending)
+        self._pending, self._size = [lines[-1]], len(lines[-1])
+        return [line for line in (first, *lines[1:-1]) if line.strip()]
+
+    def rest(self) -> list[bytes]:
+        """What the end of the body completes."""
+        line = b"".join(self._pending)
+        return [line] if line.strip() else []
 
 
-def _demand_stream(upstream: HttpUpstream, response: aiohttp.ClientResponse) -> None:
-    if "html" in response.content_type:
+def _reader(row: ProviderRow, content_type: str, piece: bytes) -> EventPayloads | JsonPayloads:
+    """By the content type, or by the first bytes for a server that gives none or a wrong one."""
+    if content_type == "text/event-stream":
+        return EventPayloads(row)
+    start = piece.removeprefix(BYTE_ORDER_MARK).lstrip()
+    if "html" in content_type or start.startswith(b"<"):
         raise UpstreamError(
-            f"Provider {upstream.row.name!r} answered with a web page instead of a stream; check its base_url.",
-            provider=upstream.row.name,
+            f"Provider {row.name!r} answered with a web page instead of a stream; check its base_url.",
+            provider=row.name,
         )
+    lines = "jsonl" in content_type or "ndjson" in content_type
+    return JsonPayloads(row, lines=lines) if lines or start.startswith(b"{") else EventPayloads(row)
+
+
+def _json_or_none(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 async def _drain(response: aiohttp.ClientResponse) -> None:

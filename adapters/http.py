@@ -7,11 +7,10 @@ body was read to its end. Bytes arrive through `read`, as the socket gives them 
 from __future__ import annotations
 
 import asyncio
+import io
 import ssl
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from email.utils import parsedate_to_datetime
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +18,29 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from adapters.http_errors import decode_json, error_for_response, error_for_status, retry_after, transport_errors
 from gateway.config import ProviderRow
-from gateway.errors import (
-    ContextLengthExceeded,
-    GatewayError,
-    InvalidRequest,
-    NotFound,
-    PayloadTooLarge,
-    RateLimited,
-    Truncated,
-    UpstreamError,
-    UpstreamTimeout,
-    UpstreamUnavailable,
-)
+from gateway.errors import GatewayError, UpstreamError
+
+__all__ = [
+    "HttpUpstream",
+    "bearer",
+    "decode_json",
+    "error_body",
+    "error_for_response",
+    "error_for_status",
+    "read",
+    "read_whole",
+    "retry_after",
+    "transport_errors",
+]
 
 CONNECT_SECONDS = 10.0
+ERROR_BODY_SECONDS = 5.0
 LONGEST_ERROR_BODY = 64 * 1024
-LONGEST_QUOTE = 300
+LONGEST_BODY = 32 * 1024 * 1024
+LARGE_REQUEST = 1024 * 1024
+"""Bytes from which aiohttp wants a file, so that one write does not hold up the loop."""
 
 
 class HttpUpstream:
@@ -76,10 +81,9 @@ class HttpUpstream:
         Raises a GatewayError for anything but a 2xx answer, unless `accept_errors`.
         """
         url = path if isinstance(path, URL) or "://" in path else self.base_url + path
+        data = io.BytesIO(body) if body is not None and len(body) >= LARGE_REQUEST else body
         with transport_errors(self.row):
-            async with self._open().request(
-                method, url, data=body, headers={**self._headers, **(headers or {})}, allow_redirects=False
-            ) as response:
+            async with await self._request(method, url, data, {**self._headers, **(headers or {})}) as response:
                 if not accept_errors and not 200 <= response.status < 300:
                     raise self._explain(self.row, response, await error_body(response))
                 yield response
@@ -88,13 +92,28 @@ class HttpUpstream:
         """POST `value` as JSON and read the whole JSON answer. Raises GatewayError."""
         head = {"content-type": "application/json", **(headers or {})}
         async with self.send("POST", path, body=msgspec.json.encode(value), headers=head) as response:
-            return decode_json(self.row, await response.read())
+            return decode_json(self.row, await read_whole(response, self.row))
 
     async def aclose(self) -> None:
         """Close the session and its idle connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+    async def _request(
+        self, method: str, url: str | URL, data: bytes | io.BytesIO | None, headers: Mapping[str, str]
+    ) -> aiohttp.ClientResponse:
+        try:
+            return await self._open().request(method, url, data=data, headers=headers, allow_redirects=False)
+        except aiohttp.ClientError:
+            # Some of them are ValueErrors as well.
+            raise
+        except ValueError:
+            # aiohttp's word for a URL or header it cannot send; its text may quote the key or a password.
+            raise UpstreamError(
+                f"Polywire cannot make a request for provider {self.row.name!r}; check its base_url and its key.",
+                provider=self.row.name,
+            ) from None
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -104,6 +123,8 @@ class HttpUpstream:
                 # Silence is bounded by `gateway/streams.py`; a total time would cut a healthy stream.
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
+                # A compressor in the path holds tokens back.
+                headers={"accept-encoding": "identity"},
                 read_bufsize=64 * 1024,
             )
         return self._session
@@ -112,91 +133,20 @@ class HttpUpstream:
 async def read(response: aiohttp.ClientResponse, row: ProviderRow) -> AsyncGenerator[bytes, None]:
     """The body's bytes as they arrive. Raises Truncated when the connection breaks before the body's end."""
     with transport_errors(row):
-        async for data in response.content.iter_any():
+        while data := await response.content.readany():
             yield data
 
 
-@contextmanager
-def transport_errors(row: ProviderRow) -> Iterator[None]:
-    """Turn aiohttp's exceptions into GatewayErrors that name the provider and never quote a URL."""
-    try:
-        yield
-    except aiohttp.ClientConnectorDNSError as error:
-        raise UpstreamUnavailable(
-            f"The host of provider {row.name!r} is unknown; check its base_url.", provider=row.name
-        ) from error
-    except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError) as error:
-        raise UpstreamUnavailable(
-            f"The TLS connection to provider {row.name!r} failed; check its certificate and ca_file.",
-            provider=row.name,
-            retryable=False,
-        ) from error
-    except (aiohttp.ConnectionTimeoutError, aiohttp.SocketTimeoutError) as error:
-        raise UpstreamTimeout(f"Provider {row.name!r} did not answer in time.", provider=row.name) from error
-    except aiohttp.ClientConnectorError as error:
-        raise UpstreamUnavailable(
-            f"Provider {row.name!r} refused the connection; is it running?", provider=row.name
-        ) from error
-    except aiohttp.InvalidURL as error:
-        raise UpstreamError(f"The base_url of provider {row.name!r} is not a URL.", provider=row.name) from error
-    except aiohttp.ServerDisconnectedError as error:
-        raise UpstreamUnavailable(
-            f"Provider {row.name!r} closed the connection without an answer.", provider=row.name
-        ) from error
-    except aiohttp.ClientPayloadError as error:
-        raise Truncated(f"Provider {row.name!r} broke off in the middle of its answer.", provider=row.name) from error
-    except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
-        raise UpstreamError(
-            f"The connection to provider {row.name!r} failed ({type(error).__name__}).", provider=row.name
-        ) from error
-
-
-def error_for_status(
-    row: ProviderRow, status: int, message: str = "", *, code: str | None = None, retry_after: float | None = None
-) -> GatewayError:
-    """The GatewayError for an upstream's error status. `message` is the upstream's own sentence, if it gave one."""
-    said = f": {row.scrub(message)[:LONGEST_QUOTE]}" if message else "."
-    name = row.name
-    if status in (401, 403):
-        # The key is ours, so the caller can do nothing about it, and the upstream's text may quote the key.
-        return UpstreamError(
-            f"Provider {name!r} refused Polywire's own credentials ({status}); its operator must check the key.",
-            provider=name,
-            code="provider_credentials",
-        )
-    if status == 404:
-        return NotFound(f"Provider {name!r} does not know this model{said}", provider=name, code="model_not_found")
-    if status == 413:
-        return PayloadTooLarge(f"Provider {name!r} finds the request too large{said}", provider=name)
-    if status == 429:
-        return RateLimited(f"Provider {name!r} is limiting requests{said}", provider=name, retry_after=retry_after)
-    if status in (408, 504):
-        return UpstreamTimeout(f"Provider {name!r} timed out{said}", provider=name)
-    if status in (503, 529):
-        return UpstreamUnavailable(f"Provider {name!r} is overloaded{said}", provider=name, retry_after=retry_after)
-    if 400 <= status < 500:
-        kind = ContextLengthExceeded if code in CONTEXT_CODES else InvalidRequest
-        return kind(f"Provider {name!r} refused the request{said}", provider=name)
-    return UpstreamError(f"Provider {name!r} answered with status {status}{said}", provider=name)
-
-
-CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error"})
-
-
-def error_for_response(row: ProviderRow, response: aiohttp.ClientResponse, body: bytes) -> GatewayError:
-    """The GatewayError for an error answer with one of the usual JSON bodies; any other body is not quoted."""
-    message, code = _message_and_code(body)
-    return error_for_status(row, response.status, message, code=code, retry_after=retry_after(response.headers))
-
-
-def decode_json(row: ProviderRow, body: bytes) -> Any:
-    """`body` as JSON. Raises UpstreamError when it is not."""
-    try:
-        return msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise UpstreamError(
-            f"Provider {row.name!r} answered with something that is not JSON.", provider=row.name
-        ) from error
+async def read_whole(response: aiohttp.ClientResponse, row: ProviderRow, limit: int = LONGEST_BODY) -> bytes:
+    """The whole body. Raises Truncated when it breaks off, UpstreamError when it is longer than `limit` bytes."""
+    pieces, size = [], 0
+    with transport_errors(row):
+        while data := await response.content.readany():
+            size += len(data)
+            if size > limit:
+                raise UpstreamError(f"Provider {row.name!r} answered with more than {limit} bytes.", provider=row.name)
+            pieces.append(data)
+    return b"".join(pieces)
 
 
 def bearer(row: ProviderRow) -> dict[str, str]:
@@ -211,58 +161,13 @@ def bearer(row: ProviderRow) -> dict[str, str]:
 
 
 async def error_body(response: aiohttp.ClientResponse) -> bytes:
-    """At most LONGEST_ERROR_BODY bytes of an error answer; what breaks off is as good as empty."""
+    """At most LONGEST_ERROR_BODY bytes of an error answer; one that breaks off or stalls is as good as empty."""
     pieces, size = [], 0
     try:
-        async for data in response.content.iter_any():
-            pieces.append(data)
-            size += len(data)
-            if size >= LONGEST_ERROR_BODY:
-                break
-    except aiohttp.ClientError:
+        async with asyncio.timeout(ERROR_BODY_SECONDS):
+            while size < LONGEST_ERROR_BODY and (data := await response.content.readany()):
+                pieces.append(data)
+                size += len(data)
+    except (TimeoutError, aiohttp.ClientError):
         return b""
     return b"".join(pieces)[:LONGEST_ERROR_BODY]
-
-
-def _message_and_code(body: bytes) -> tuple[str, str | None]:
-    """`{"error": {"message"|"reason", "code"|"type"}}`, or a sentence under `error`, `detail` or `message`."""
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return "", None
-    if not isinstance(value, dict):
-        return "", None
-    error = value.get("error")
-    if isinstance(error, dict):
-        code = next((word for word in (error.get("code"), error.get("type")) if isinstance(word, str)), None)
-        return _string(error.get("message")) or _string(error.get("reason")), code
-    sentences = (_string(value.get(key)) or _problems(value.get(key)) for key in ("error", "detail", "message"))
-    return next(filter(None, sentences), ""), None
-
-
-def _string(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _problems(value: object) -> str:
-    """FastAPI's list of validation errors as one sentence: `body.prompt: Field required`."""
-    problems = [problem for problem in value if isinstance(problem, dict)] if isinstance(value, list) else []
-    return "; ".join(
-        ".".join(str(step) for step in problem.get("loc") or ()) + ": " + _string(problem.get("msg"))
-        for problem in problems
-    )
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds of `retry-after-ms` or `Retry-After` (a number or an HTTP date), None when there is neither."""
-    try:
-        if (milliseconds := headers.get("retry-after-ms")) is not None:
-            return max(0.0, float(milliseconds) / 1000)
-        value = headers.get("retry-after")
-        if value is None:
-            return None
-        if value.strip().replace(".", "", 1).isdigit():
-            return float(value)
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None

@@ -8,6 +8,9 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
+RING_AGAIN_SECONDS = 1.0
+"""Pause before an awaitable that took no notice of its cancellation is cancelled once more."""
+
 
 class Waited(Exception):
     """A wait was longer than its limit."""
@@ -23,31 +26,46 @@ class WaitLimit:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: float | None = None
+        self._again = 0.0
         self._task: asyncio.Task[object] | None = None
-        self._expired = False
+        self._cancelled_before = 0
+        self._rings = 0
 
     async def within(self, seconds: float | None, awaitable: Awaitable[Result]) -> Result:
         """The awaitable's result. Raises Waited after `seconds` (None: never), when the awaitable was cancelled."""
         if seconds is None:
             return await awaitable
         deadline = self._loop.time() + seconds
-        self._deadline, self._task, self._expired = deadline, asyncio.current_task(), False
+        self._deadline, self._task, self._rings = deadline, asyncio.current_task(), 0
+        self._again = seconds
+        self._cancelled_before = self._task.cancelling() if self._task else 0
         if self._timer is None or self._timer.when() > deadline:
             self._arm(deadline)
         try:
             return await awaitable
-        except asyncio.CancelledError:
-            if self._expired and self._task is not None and self._task.uncancel() == 0:
+        except (Exception, asyncio.CancelledError):
+            # Whatever the awaitable makes of its cancellation; it is Waited unless the task is cancelled by others too.
+            if self._take_back():
                 raise Waited from None
             raise
         finally:
             self._deadline = None
+            self._take_back()
 
     def stop(self) -> None:
         """Drop the timer; the object can be used again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _take_back(self) -> bool:
+        """Undo our cancellations of the task; True when there was one and nobody else has cancelled it meanwhile."""
+        if not self._rings or self._task is None:
+            return False
+        for _ in range(self._rings):
+            self._task.uncancel()
+        self._rings = 0
+        return self._task.cancelling() <= self._cancelled_before
 
     def _arm(self, when: float) -> None:
         self.stop()
@@ -60,5 +78,8 @@ class WaitLimit:
         if self._loop.time() < self._deadline - 0.001:
             self._arm(self._deadline)
             return
-        self._expired = True
+        self._rings += 1
         self._task.cancel()
+        # Again for an awaitable that goes on waiting, in its `finally` say.
+        self._deadline = self._loop.time() + min(self._again, RING_AGAIN_SECONDS)
+        self._arm(self._deadline)

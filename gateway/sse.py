@@ -111,7 +111,8 @@ class SseDecoder:
         if line.startswith(b"data:"):
             value = line[6:] if line.startswith(b"data: ") else line[5:]
             self._data.append(value)
-            self._data_size += len(value)
+            # One more for the line break, so that lines without content cannot pile up either.
+            self._data_size += len(value) + 1
             self._check(self._data_size)
         elif line.startswith(b"event:"):
             self._event = line[6:].removeprefix(b" ").decode("utf-8", "replace")

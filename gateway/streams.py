@@ -40,6 +40,9 @@ Source = Callable[[], AsyncGenerator[ProviderEventT, None]]
 LONGEST_RETRY_WAIT = 5.0
 """Seconds. A provider that asks for a longer pause is not retried; its caller learns the pause instead."""
 
+CLOSE_SECONDS = 5.0
+"""How long a provider may take to close before its reader goes on without it."""
+
 
 EVENTS_PER_BREATH = 32
 """A provider that has everything at once lets other streams go on after so many events."""
@@ -118,10 +121,15 @@ class EventStream(Generic[ProviderEventT]):
         if events is None:
             return
         try:
-            await events.aclose()
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await events.aclose()
         except Exception:
             # The provider is at fault, and the stream has its terminal event already.
             log.exception("provider %r did not close", self.meter.provider)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            log.error("provider %r was cancelled from within while it closed", self.meter.provider)
 
     async def _advance(self, limit: float | None) -> StreamEvent:
         """The provider's next event, with empty ones left out. Raises GatewayError, never anything stray."""
@@ -142,7 +150,9 @@ class EventStream(Generic[ProviderEventT]):
             except GatewayError as error:
                 error.provider = error.provider or self.meter.provider
                 raise
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
                 log.exception("provider %r raised", self.meter.provider)
                 raise InternalError(
                     f"Polywire failed while reading from provider {self.meter.provider!r}; the log has the cause.",
@@ -157,17 +167,15 @@ class EventStream(Generic[ProviderEventT]):
     def _accept(self, event: StreamEvent) -> bool:
         """Check `event` against the grammar; False leaves it out."""
         match event:
-            case TextDelta(text=text):
-                if not text:
-                    return False
+            case TextDelta(text="") | AudioDelta(data=b"") | ReasoningDelta(text="", signature=None):
+                return False
+            case TextDelta():
                 self.meter.text()
-            case AudioDelta(data=data):
-                self._demand(self._audio, "AudioDelta before AudioStart")
-                if not data:
-                    return False
-                self.meter.audio()
             case ReasoningDelta():
                 self.meter.delta()
+            case AudioDelta():
+                self._demand(self._audio, "AudioDelta before AudioStart")
+                self.meter.audio()
             case ToolCallStart(index=index):
                 self._demand(index == self._tool_calls, "ToolCallStart out of order")
                 self._tool_calls += 1
@@ -211,6 +219,12 @@ async def open_stream(
             await stream.aclose()
         finally:
             meter.close()
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancels this task. A CancelledError without that is a fault inside the provider."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _retry_pause(error: GatewayError, attempt: int) -> float | None:

@@ -86,8 +86,13 @@ def running(
     workers: int = 1,
     grpc: bool = False,
     grace: int = 3,
+    target: str = "service:Polywire",
+    cwd: Path = ROOT,
 ) -> Iterator[Service]:
-    """Run the service with `config` as its polywire.yaml until the block ends; its state lives in `folder`."""
+    """Run the service with `config` as its polywire.yaml until the block ends; its state lives in `folder`.
+
+    `target` is what `bentoml serve` is given: the sources in `cwd`, or a bento's tag.
+    """
     path = folder / "polywire.yaml"
     path.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
     port, grpc_port = free_port(), free_port() if grpc else 0
@@ -102,11 +107,11 @@ def running(
         "POLYWIRE__WORKERS": str(workers),
         **(environment or {}),
     }
-    command = [sys.executable, "-m", "bentoml", "serve", "service:Polywire", "--host", "127.0.0.1", "--port", str(port)]
+    command = [sys.executable, "-m", "bentoml", "serve", target, "--host", "127.0.0.1", "--port", str(port)]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*command, "--timeout-graceful-shutdown", str(grace)],
-            cwd=ROOT,
+            cwd=cwd,
             env=variables,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""The same store opened as often as a test wants, for each store that can be opened here."""
+"""The key of every row in the contract suite, and the same store opened as often as a test wants."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from gateway.ports import Store
 from stores import open_store
+from tests.contract.entry import CANARY, CANARY_ENV
 
 OpenStore = Callable[[], Awaitable[Store]]
 
@@ -35,3 +36,8 @@ async def another(url: str) -> AsyncIterator[OpenStore]:
 @pytest.fixture
 async def store(another: OpenStore) -> Store:
     return await another()
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CANARY_ENV, CANARY)

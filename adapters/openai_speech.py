@@ -1,0 +1,69 @@
+"""Speech from OpenAI and anything compatible (Kokoro-FastAPI, speaches). Row: base_url, api_key_env.
+
+The vendor's limits: 4,096 characters for each request; PCM is 16-bit mono at 24,000 samples per second.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+
+from openai import omit
+
+from adapters.openai_sdk import client, sdk_errors
+from gateway.config import ProviderRow, Settings
+from gateway.errors import UpstreamError
+from gateway.events import AudioDelta, AudioEvent, AudioFormat, AudioStart
+from gateway.ports import SpeechLimits
+from gateway.request import SpeechRequest
+
+DEFAULT_VOICE = "alloy"
+RATE = 24_000
+OTHER_TYPES = ("audio/mpeg", "audio/wav", "audio/ogg", "text/", "application/json")
+OTHER_STARTS = (b"RIFF", b"ID3", b"OggS", b"fLaC")
+"""What a server sends that does not know PCM. Played as PCM it would be noise."""
+
+
+class OpenAISpeech:
+    """A `SpeechProvider` over `POST {base_url}/audio/speech`."""
+
+    limits = SpeechLimits(characters=4096)
+
+    def __init__(self, row: ProviderRow, settings: Settings) -> None:
+        self.name = row.name
+        self._row = row
+        self._client = client(row)
+
+    async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[AudioEvent, None]:
+        asked = self._client.audio.speech.with_streaming_response.create(
+            model=request.model,
+            input=request.text,
+            voice=request.voice or DEFAULT_VOICE,
+            response_format="pcm",
+            speed=omit if request.speed == 1 else request.speed,
+            instructions=request.instructions or omit,
+        )
+        started = False
+        with sdk_errors(self._row):
+            async with asked as response:
+                async for piece in response.iter_bytes():
+                    if not started:
+                        started = True
+                        rate = self._rate(response.headers.get("content-type", ""), piece)
+                        yield AudioStart(AudioFormat(rate=rate))
+                    yield AudioDelta(piece)
+        if not started:
+            raise UpstreamError(f"Provider {self.name!r} answered without any audio.", provider=self.name)
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+    def _rate(self, content_type: str, piece: bytes) -> int:
+        """The true rate. Raises UpstreamError when the bytes are no PCM."""
+        if content_type.startswith(OTHER_TYPES) or piece.startswith(OTHER_STARTS):
+            raise UpstreamError(
+                f"Provider {self.name!r} was asked for PCM and sent {content_type or 'something else'!r}.",
+                provider=self.name,
+            )
+        declared = re.search(r"rate=(\d{4,6})\b", content_type)
+        return int(declared[1]) if declared else RATE

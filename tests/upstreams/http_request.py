@@ -1,0 +1,58 @@
+"""An HTTP/1.1 request as the fake server received it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """What came in. `gone` is set when the peer closes its connection before our answer has ended; times are the
+    event loop's."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    arrived_at: float
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    gone_at: float | None = None
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def parse_request(received: bytes) -> Request | None:
+    """The request that `received` holds, None while it is not whole."""
+    head, separator, rest = received.partition(b"\r\n\r\n")
+    if not separator:
+        return None
+    first, *lines = head.decode("latin-1").split("\r\n")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    body = _request_body(headers, rest)
+    if body is None:
+        return None
+    method, path, _ = first.split(" ", 2)
+    return Request(method, path, headers, body, asyncio.get_running_loop().time())
+
+
+def _request_body(headers: Mapping[str, str], received: bytes) -> bytes | None:
+    """The body, None while it is not whole."""
+    if headers.get("transfer-encoding") == "chunked":
+        return _unchunked(received)
+    length = int(headers.get("content-length", 0))
+    return received[:length] if len(received) >= length else None
+
+
+def _unchunked(received: bytes) -> bytes | None:
+    body = b""
+    while True:
+        size, separator, rest = received.partition(b"\r\n")
+        if not separator:
+            return None
+        length = int(size, 16)
+        if len(rest) < length + 2:
+            return None
+        if length == 0:
+            return body
+        body, received = body + rest[:length], rest[length + 2 :]
