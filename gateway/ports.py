@@ -137,7 +137,7 @@ class Store(Protocol):
         """
         ...
 
-    async def read(self, log: str, after: int = 0, limit: int = 1000) -> LogPage:
+    async def read(self, log: str, after: int = 0, limit: int = 200) -> LogPage:
         """The entries after position `after` that are there now."""
         ...
 

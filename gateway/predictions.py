@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from typing import Any
 
 from gateway.config import Kind, Limits
@@ -47,15 +47,26 @@ class Predictions:
         self._worker = random_id()
         self._runs: dict[str, Run] = {}
         self._tasks, self._observing = Tasks(), Tasks()
-        self._draining = False
+        self._refusal: GatewayError | None = None
+        self._leased_until = 0.0
         self.observers: list[Observer] = []
         """Each is called with every prediction that begins here, and with those that another worker left behind."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Run predictions until the block ends; then every run has its end and no task is left."""
-        async with self._store.signals(f"{WORKER}:{self._worker}") as asked:
-            await self._sweep()
+        """Run predictions until the block ends; then every run has its end and no task is left.
+
+        Without a store that can be used there are no predictions, and everything else is served.
+        """
+        async with AsyncExitStack() as stack:
+            try:
+                asked = await stack.enter_async_context(self._store.signals(f"{WORKER}:{self._worker}"))
+                await self._sweep()
+            except GatewayError as error:
+                log.error("there are no predictions: %s", error.message)
+                self._refusal = error
+                yield
+                return
             self._tasks.start(self._obey(asked))
             self._tasks.start(self._repeat(BEAT_SECONDS, self._beat))
             self._tasks.start(self._repeat(SWEEP_SECONDS, self._sweep))
@@ -75,7 +86,9 @@ class Predictions:
 
     async def drain(self) -> None:
         """Take no more predictions and end those that run, so that their readers get a last event."""
-        self._draining = True
+        self._refusal = GatewayError(
+            "The service is being stopped.", status=503, code="service_stopped", retryable=True
+        )
         stopped = GatewayError(
             "The service was stopped while this prediction ran; create it again.", status=503, code="service_stopped"
         )
@@ -99,8 +112,8 @@ class Predictions:
         deadline: float | None = None,
     ) -> Prediction:
         """Begin a run; what is returned has not started yet. Raises RateLimited when all streams are in use."""
-        if self._draining:
-            raise GatewayError("The service is being stopped.", status=503, code="service_stopped", retryable=True)
+        if self._refusal is not None:
+            raise self._refusal.with_traceback(None)
         if len(self._runs) >= self._limits.streams:
             raise RateLimited(f"All {self._limits.streams} streams are in use; try again in a moment.", retry_after=1)
         prediction = Prediction(
@@ -184,7 +197,7 @@ class Predictions:
         prediction = run.prediction
         try:
             await asyncio.gather(
-                self._beat(),
+                self._lease(),
                 self._store.put(RUN, prediction.id, self._worker.encode(), owner=""),
                 self._store.put(PREDICTION, prediction.id, dump(prediction.started()), owner=prediction.owner),
             )
@@ -239,7 +252,13 @@ class Predictions:
 
     async def _beat(self) -> None:
         if self._runs:
+            self._leased_until = time.monotonic() + LEASE_SECONDS / 2
             await self._store.put(WORKER, self._worker, b"", owner="", ttl=LEASE_SECONDS)
+
+    async def _lease(self) -> None:
+        """Make sure that the others see this worker alive."""
+        if time.monotonic() > self._leased_until:
+            await self._beat()
 
     async def _sweep(self) -> None:
         """End what dead workers left behind."""

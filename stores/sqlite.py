@@ -7,6 +7,7 @@ that was not committed, and nothing of what a caller was told is stored.
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import sqlite3
 import time
@@ -15,14 +16,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.errors import Conflict, NotFound
+from gateway.errors import NotFound
 from gateway.ports import Document, LogPage
+from stores.sqlite_appends import Appender
 from stores.sqlite_threads import SqliteThread, prepare, store_unavailable
 from stores.sqlite_watch import Watcher
 
 DOCUMENT = "key, value, owner, version, created_at"
 ALIVE = "(expires_at IS NULL OR expires_at > ?)"
-FOLLOW_ENTRIES = 500
+FOLLOW_ENTRIES = 200
+READ = f"""
+SELECT last, closed, (SELECT json_group_array(json_array(position, hex(value))) FROM (
+    SELECT position, value FROM entries WHERE log = ? AND position > ? ORDER BY position LIMIT ?))
+FROM logs WHERE name = ? AND {ALIVE}"""  # noqa: S608 - constants
+"""One row, since each costs a turn of Python's lock."""
 SIGNAL_SECONDS = 60.0
 
 
@@ -31,6 +38,7 @@ class _Threads:
     writer: SqliteThread
     reader: SqliteThread
     watcher: Watcher
+    appender: Appender
 
 
 class SqliteStore:
@@ -40,6 +48,7 @@ class SqliteStore:
         self._path = path
         self._id = secrets.randbits(62)
         self._opened: asyncio.Task[_Threads] | None = None
+        self._threads: _Threads | None = None
 
     async def put(self, kind: str, key: str, value: bytes, *, owner: str, ttl: float | None = None) -> Document:
         def job(connection: sqlite3.Connection) -> Document:
@@ -120,59 +129,44 @@ class SqliteStore:
     async def append(self, log: str, entries: Sequence[bytes], *, last: bool = False, ttl: float | None = None) -> int:
         if not entries:
             raise ValueError("an append needs at least one entry")
-        threads = await self._open()
+        return await (await self._open()).appender.append(log, entries, last=last, ttl=ttl)
 
-        def job(connection: sqlite3.Connection) -> int:
-            now = time.time()
-            position = _end_of_log(connection, log, now)
-            connection.executemany(
-                "INSERT INTO entries (log, position, value, writer) VALUES (?, ?, ?, ?)",
-                [(log, position + n, entry, self._id) for n, entry in enumerate(entries, 1)],
-            )
-            connection.execute(
-                "INSERT INTO logs (name, last, closed, expires_at) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT (name) DO UPDATE SET last = excluded.last, closed = excluded.closed,"
-                " expires_at = coalesce(excluded.expires_at, expires_at)",
-                (log, position + len(entries), last, _expiry(now, ttl)),
-            )
-            return position + len(entries)
-
-        return await threads.writer.run(job, lambda: threads.watcher.wake(log))
-
-    async def read(self, log: str, after: int = 0, limit: int = 1000) -> LogPage:
+    async def read(self, log: str, after: int = 0, limit: int = 200) -> LogPage:
         def job(connection: sqlite3.Connection) -> LogPage:
-            # The log's row first: entries that come between the two queries only make the page longer.
-            row = connection.execute(
-                f"SELECT last, closed FROM logs WHERE name = ? AND {ALIVE}",  # noqa: S608 - constants
-                (log, time.time()),
-            ).fetchone()
+            row = connection.execute(READ, (log, after, limit, log, time.time())).fetchone()
             if row is None:
                 return LogPage((), 0, ended=False)
-            found = connection.execute(
-                "SELECT position, value FROM entries WHERE log = ? AND position > ? ORDER BY position LIMIT ?",
-                (log, after, limit),
-            ).fetchall()
-            reached = found[-1][0] if found else after
-            return LogPage(found, row[0], ended=bool(row[1]) and reached >= row[0])
+            last, closed, found = row
+            entries = [(position, bytes.fromhex(value)) for position, value in json.loads(found)]
+            reached = entries[-1][0] if entries else after
+            return LogPage(entries, last, ended=bool(closed) and reached >= last)
 
         return await (await self._open()).reader.run(job)
 
     async def follow(self, log: str, after: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
         threads = await self._open()
         await threads.watcher.ready()
-        with threads.watcher.follower(log) as grown:
+        with threads.watcher.follower(log) as follower:
             while True:
-                grown.clear()
-                page = await self.read(log, after, FOLLOW_ENTRIES)
-                if page.last < after:
-                    raise NotFound("This log has expired.", code="log_expired")
-                for position, entry in page.entries:
+                if follower.behind:
+                    # Before the store is read, so that what comes meanwhile is not missed.
+                    follower.behind = False
+                    page = await self.read(log, after, FOLLOW_ENTRIES)
+                    if page.last < after:
+                        raise NotFound("This log has expired.", code="log_expired")
+                    for position, entry in page.entries:
+                        after = position
+                        yield position, entry
+                    if page.ended:
+                        return
+                    follower.behind |= len(page.entries) == FOLLOW_ENTRIES
+                for position, entry, last in follower.news(after):
                     after = position
                     yield position, entry
-                if page.ended:
-                    return
-                if len(page.entries) < FOLLOW_ENTRIES:
-                    await grown.wait()
+                    if last:
+                        return
+                if not follower.behind:
+                    await follower.wait()
 
     async def signal(self, channel: str, message: bytes) -> None:
         threads = await self._open()
@@ -189,13 +183,14 @@ class SqliteStore:
         return self._signals(channel)
 
     async def aclose(self) -> None:
-        opened, self._opened = self._opened, None
+        opened, self._opened, self._threads = self._opened, None, None
         if opened is None:
             return
         await asyncio.wait([opened])
         if opened.exception() is not None:
             return
         threads = opened.result()
+        await threads.appender.aclose()
         await threads.watcher.aclose()
         await threads.reader.aclose()
         await threads.writer.aclose()
@@ -207,6 +202,8 @@ class SqliteStore:
             yield messages
 
     async def _open(self) -> _Threads:
+        if self._threads is not None:
+            return self._threads
         if self._opened is None or (self._opened.done() and self._opened.exception() is not None):
             self._opened = asyncio.create_task(self._start())
         return await asyncio.shield(self._opened)
@@ -216,9 +213,10 @@ class SqliteStore:
             await asyncio.to_thread(prepare, self._path)
         except (OSError, sqlite3.Error) as error:
             raise store_unavailable(self._path, error) from error
-        return _Threads(
-            SqliteThread(self._path, writes=True), SqliteThread(self._path, writes=False), Watcher(self._path, self._id)
-        )
+        writer, watcher = SqliteThread(self._path, writes=True), Watcher(self._path, self._id)
+        appender = Appender(writer, self._id, watcher.appended)
+        self._threads = _Threads(writer, SqliteThread(self._path, writes=False), watcher, appender)
+        return self._threads
 
 
 def _expiry(now: float, ttl: float | None) -> float | None:
@@ -227,18 +225,3 @@ def _expiry(now: float, ttl: float | None) -> float | None:
 
 def _forget_expired(connection: sqlite3.Connection, kind: str, key: str, now: float) -> None:
     connection.execute("DELETE FROM documents WHERE kind = ? AND key = ? AND expires_at <= ?", (kind, key, now))
-
-
-def _end_of_log(connection: sqlite3.Connection, log: str, now: float) -> int:
-    """The last position of an open log, 0 for a new one. Raises Conflict if it is closed."""
-    row = connection.execute("SELECT last, closed, expires_at FROM logs WHERE name = ?", (log,)).fetchone()
-    if row is None:
-        return 0
-    last, closed, expires_at = row
-    if expires_at is not None and expires_at <= now:
-        connection.execute("DELETE FROM entries WHERE log = ?", (log,))
-        connection.execute("DELETE FROM logs WHERE name = ?", (log,))
-        return 0
-    if closed:
-        raise Conflict("This log is closed.", code="log_closed")
-    return int(last)

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,14 +52,19 @@ async def test_a_file_of_another_format_is_refused_and_left_alone(store: SqliteS
         await store.get("kind", "key")
 
 
-async def test_a_job_that_fails_is_undone_and_fails_alone(store: SqliteStore) -> None:
+async def test_a_write_that_fails_is_undone_and_fails_alone(store: SqliteStore) -> None:
+    wrong: Any = object()
     await store.append("log", [b"x"])
     results = await asyncio.gather(
+        store.put("kind", "one", b"x", owner=""),
+        store.put("kind", "wrong", wrong, owner=""),
         store.append("one", [b"x"]),
-        store.append("log", [b"y", object()]),  # type: ignore[list-item]  # a caller's mistake
+        store.append("log", [b"y", wrong]),
         store.append("two", [b"x"]),
+        store.put("kind", "two", b"x", owner=""),
         return_exceptions=True,
     )
-    assert (results[0], results[2]) == (1, 1)
-    assert isinstance(results[1], sqlite3.Error)
+    assert [isinstance(result, Exception) for result in results] == [False, True, False, True, False, False]
     assert (await store.read("log")).last == 1
+    assert await store.get("kind", "wrong") is None
+    assert await store.get("kind", "two") is not None

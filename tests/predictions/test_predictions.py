@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -251,3 +252,16 @@ async def test_listing_pages_from_the_newest(workers: OpenWorker) -> None:
     first = await worker.predictions.list("me", limit=3)
     second = await worker.predictions.list("me", limit=3, before=first[-1].id)
     assert [found.id for found in (*first, *second)] == made[::-1]
+
+
+async def test_without_a_store_there_are_no_predictions_and_nothing_else_is_lost(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    worker = Worker(tmp_path / "file" / "polywire.db", SCRIPTS)
+    async with worker.predictions.serving():
+        with pytest.raises(GatewayError, match="POLYWIRE_STORE") as refused:
+            await create(worker, "hello")
+        request = ChatRequest("hello", (text_message(Role.USER, "hi"),))
+        async with worker.gateway.chat(request, wire="openai") as events:
+            assert [event async for event in events][-1] == DONE
+    assert refused.value.status == 503
+    await worker.store.aclose()
