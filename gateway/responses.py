@@ -56,10 +56,7 @@ class Responses:
         try:
             async with stream as events:
                 started = events.started
-                await asyncio.gather(
-                    self._store.put(RESPONSE, started.id, json.dumps(content).encode(), owner=owner, ttl=self._ttl),
-                    self._store.append(_log_of(started.id), [encode_event(started)], ttl=2 * self._ttl),
-                )
+                await self._begin(started, owner, content)
                 tape = _Tape(self._store, _log_of(started.id), self._ttl, self._tasks)
                 async with aclosing(tape.record(events)) as kept:
                     yield kept
@@ -97,6 +94,17 @@ class Responses:
         """Wait until every end is written."""
         await self._tasks.wait(1.0)
         await self._tasks.aclose()
+
+    async def _begin(self, started: Started, owner: str, content: Mapping[str, Any]) -> None:
+        try:
+            await asyncio.gather(
+                self._store.put(RESPONSE, started.id, json.dumps(content).encode(), owner=owner, ttl=self._ttl),
+                self._store.append(_log_of(started.id), [encode_event(started)], ttl=2 * self._ttl),
+            )
+        except GatewayError as error:
+            # The provider has begun: asking again would be paid for again.
+            error.retryable = False
+            raise
 
     async def _bounded(self, recording: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
         """The recording; one that is silent for longer than any stream may be has lost its writer."""
