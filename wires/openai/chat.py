@@ -65,14 +65,14 @@ class ChunkEncoder:
             case Started():
                 self._start(event)
                 yield self._chunk('{"role":"assistant","content":""}')
-            case ReasoningDelta(text=text):
-                yield self._chunk(f'{{"reasoning_content":{json_string(text)}}}')
             case ToolCallStart(index=index, call_id=call_id, name=name):
                 self._calls_without_arguments.add(index)
                 function = {"name": name, "arguments": ""}
                 yield self._call({"index": index, "id": call_id, "type": "function", "function": function})
-            case AudioStart() | AudioDelta() | ToolCallDelta(arguments=""):
+            case AudioStart() | AudioDelta() | ToolCallDelta(arguments="") | ReasoningDelta(text=""):
                 return
+            case ReasoningDelta(text=text):
+                yield self._chunk(f'{{"reasoning_content":{json_string(text)}}}')
             case ToolCallDelta(index=index, arguments=arguments):
                 self._calls_without_arguments.discard(index)
                 yield self._call({"index": index, "function": {"arguments": arguments}})
