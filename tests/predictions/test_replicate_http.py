@@ -14,6 +14,7 @@ import pytest
 from tests.predictions.caller import Caller
 from tests.predictions.conftest import OTHER_KEY
 from tests.predictions.events import joined
+from tests.running import Service
 
 
 def test_a_create_answer_has_every_field_and_no_null_that_clients_reject(caller: Caller) -> None:
@@ -61,7 +62,7 @@ def test_a_wait_that_ends_early_answers_starting_without_output_and_in_time(
         json={"input": {"prompt": "hi"}},
         headers={"prefer": prefer},
     )
-    assert 0.9 < time.monotonic() - began < 1.45
+    assert 0.9 < time.monotonic() - began < 1.5
     assert answer.headers["preference-applied"] == applied
     body = answer.json()
     assert (body["status"], body["output"]) == ("starting", None)
@@ -130,15 +131,15 @@ def test_the_list_comes_in_pages_newest_first(caller: Caller) -> None:
     ],
 )
 def test_a_wrong_input_is_422_and_names_its_field_without_quoting_it(
-    caller: Caller, body: dict[str, Any], field: str
+    caller: Caller, cluster: Service, body: dict[str, Any], field: str
 ) -> None:
-    """Traps 10 and 11."""
+    """Traps 10 and 11: a client may send its own token within its input."""
     before = caller.send("GET", "/v1/predictions").json()["results"][0]["id"]
     answer = caller.send("POST", "/v1/models/test/story/predictions", json=body)
     assert answer.status_code == 422
     assert answer.json()["status"] == 422
     assert answer.json()["invalid_fields"][0]["field"] == field
-    assert "r8_secret" not in answer.text
+    assert "r8_secret" not in answer.text + cluster.log.read_text()
     assert caller.send("GET", "/v1/predictions").json()["results"][0]["id"] == before
 
 
