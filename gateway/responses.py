@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +18,12 @@ from gateway.errors import Conflict, GatewayError, NotFound, UpstreamTimeout
 from gateway.events import Failed, Finished, FinishReason, Started, StreamEvent
 from gateway.patience import Waited, WaitLimit
 from gateway.ports import Store
-from gateway.recording import Recorder, encode_event, recorded, replay
+from gateway.recording import Recorder, decode_event, encode_event, replay
 from gateway.streams import EventStream
 from gateway.tasks import Tasks
 
 RESPONSE = "response"
+PAGE = 500
 STOPPED = Finished(FinishReason.CANCELLED)
 
 
@@ -77,9 +78,13 @@ class Responses:
         await self.get(id, owner)
         await self._store.delete(RESPONSE, id)
 
-    async def events(self, id: str) -> Sequence[StreamEvent]:
-        """What its stream has brought so far."""
-        return await recorded(self._store, _log_of(id))
+    async def so_far(self, id: str) -> AsyncGenerator[StreamEvent, None]:
+        """What its stream has brought until now, page by page: other work goes on between."""
+        after = 0
+        while (page := await self._store.read(_log_of(id), after, PAGE)).entries:
+            for _, entry in page.entries:
+                yield decode_event(entry)
+            after = page.entries[-1][0]
 
     @asynccontextmanager
     async def follow(self, id: str) -> AsyncIterator[AsyncIterator[StreamEvent]]:

@@ -12,6 +12,7 @@ import openai
 import pytest
 
 from tests.running import Service
+from tests.test_leaving import wait_for
 
 
 @pytest.fixture
@@ -96,6 +97,8 @@ def test_a_running_response_can_be_followed_and_a_left_one_is_cancelled(web: htt
         id = json.loads(next(lines).removeprefix("data: "))["response"]["id"]
         assert any('"delta":"Hello"' in line for line in lines)
         url = f"/v1/responses/{id}"
+        # What is shown may be some milliseconds behind.
+        wait_for(lambda: bool(web.get(url).json()["output"]))
         shown = web.get(url).json()
         assert (shown["status"], shown["output"][0]["status"]) == ("in_progress", "in_progress")
         next_turn = web.post("/v1/responses", json={"model": "hello", "input": "hi", "previous_response_id": id})

@@ -7,8 +7,9 @@ cancelled by request.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -26,6 +27,7 @@ from wires.openai.whole import billed
 
 router = APIRouter(tags=["OpenAI"])
 PREFIX = "resp_"
+NO_FRAMES = sys.maxsize
 ANSWER = object_schema("response", "id", "created_at", "model", "output", "status")
 DELETED = object_schema("response", "id", "deleted")
 
@@ -44,16 +46,12 @@ async def create(request: Request, body: ResponseBody) -> Response:
         stream = gateway.chat(chat, wire=WIRE.name)
         return responses.keep(stream, owner=owner, content=content) if body.kept else stream
 
-    encoder = ResponseEncoder(shown, encrypted=encrypted)
     if body.stream:
+        encoder = ResponseEncoder(shown, encrypted=encrypted)
         return StreamResponse(WIRE, opened, encoder, limits=gateway.settings.limits, keepalive=KEEPALIVE)
     async with opened() as events:
         with billed():
-            async for event in events:
-                _fold(encoder, event)
-                if isinstance(event, Failed):
-                    raise event.error
-    return JsonBody(encoder.response())
+            return JsonBody(await _folded(events, ResponseEncoder(shown, encrypted=encrypted, after=NO_FRAMES)))
 
 
 @router.get("/v1/responses/{response_id}", responses=documented(ANSWER, streams=True))
@@ -128,13 +126,18 @@ async def _history(responses: Responses, previous_id: str | None, owner: str) ->
 
 async def _shown(responses: Responses, kept: KeptResponse, *, encrypted: bool) -> dict[str, Any]:
     """The response object as its events so far make it."""
-    encoder = ResponseEncoder(kept.content["template"], encrypted=encrypted)
-    for event in await responses.events(kept.id):
-        _fold(encoder, event)
+    encoder = ResponseEncoder(kept.content["template"], encrypted=encrypted, after=NO_FRAMES)
+    async with aclosing(responses.so_far(kept.id)) as events:
+        return await _folded(events, encoder, failed=True)
+
+
+async def _folded(
+    events: AsyncIterator[StreamEvent], encoder: ResponseEncoder, *, failed: bool = False
+) -> dict[str, Any]:
+    """The response object after `events`. Raises a failure's error, unless a `failed` one is to be shown."""
+    async for event in events:
+        for _ in encoder.encode(event):
+            pass
+        if isinstance(event, Failed) and not failed:
+            raise event.error
     return encoder.response()
-
-
-def _fold(encoder: ResponseEncoder, event: StreamEvent) -> None:
-    """Let the encoder take `event` in; nobody reads the frames."""
-    for _ in encoder.encode(event):
-        pass
