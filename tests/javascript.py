@@ -1,4 +1,4 @@
-"""The official JavaScript clients of tests/js, as its lock file names them."""
+"""The official JavaScript clients, installed by the lock file of tests/js, one verb of a client at a time."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ FOLDER = ROOT / "tests" / "js"
 
 
 def install() -> None:
-    """Install the packages unless they are there. Skips the test where there is no npm."""
+    """Install what the lock file says, unless it is there; skips where there is no npm."""
     if shutil.which("npm") is None:
-        pytest.skip("npm is not installed; install Node.js 18 or newer")
+        pytest.skip("npm is not installed; install Node.js 20 or newer")
     wanted, marker = FOLDER / "package-lock.json", FOLDER / "node_modules" / ".package-lock.json"
     if not marker.exists() or marker.stat().st_mtime < wanted.stat().st_mtime:
         subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=FOLDER, check=True, capture_output=True)
 
 
-def run(program: str, *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None) -> Any:
-    """What a program of tests/js printed, as JSON."""
+def run_node(script: str, *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None) -> Any:
+    """What `script` prints, as JSON."""
     done = subprocess.run(
-        ["node", program, *arguments],
+        ["node", script, *arguments],
         cwd=FOLDER,
         input=stdin,
         capture_output=True,
-        timeout=60,
+        timeout=30,
         check=False,
         env={**os.environ, **(environment or {})},
     )
-    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout)

@@ -16,7 +16,7 @@ import openai
 import pytest
 from openai.types.realtime import RealtimeServerEvent
 
-from tests import javascript
+from tests.javascript import install, run_node
 from tests.realtime.conftest import KEY, silence
 from tests.realtime.sessions import check
 from tests.running import Service
@@ -74,9 +74,9 @@ def test_openai_python_sees_errors_and_goes_on(service: Service) -> None:
 
 
 def agents(service: Service, verb: str, model: str, stdin: bytes = b"") -> Any:
-    javascript.install()
+    install()
     url = f"{service.ws_url}/v1/realtime?model={model}"
-    return javascript.run("agents_realtime.mjs", url, "any", verb, model, stdin=stdin)
+    return run_node("agents_realtime.mjs", url, "any", verb, model, stdin=stdin)
 
 
 def test_agents_realtime_speaks(service: Service) -> None:
@@ -104,9 +104,9 @@ def test_agents_realtime_is_interrupted_and_truncates(talking: Service, question
 @pytest.mark.parametrize("kind", ["ws", "websocket"])
 def test_openai_node_over_tls(secure: Service, certificate: tuple[Path, Path], kind: str) -> None:
     """`websocket` is the browser's class: it brings a client secret in a sub-protocol."""
-    javascript.install()
+    install()
     trust = {"NODE_EXTRA_CA_CERTS": str(certificate[0])}
-    seen = javascript.run("realtime.mjs", f"{secure.url}/v1", KEY, "echo", kind, environment=trust)
+    seen = run_node("realtime.mjs", f"{secure.url}/v1", KEY, "echo", kind, environment=trust)
     assert (seen["status"], seen["text"]) == ("completed", "one two three")
     assert seen["session"]["model"] == "echo"
     if kind == "websocket":
