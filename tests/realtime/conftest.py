@@ -68,7 +68,7 @@ def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     answer = f"  - {{text: {HEARD!r}}}\n  - {{finish: stop}}\n"
     words = "".join(f"  - {{text: {'number ' * 5!r}}}\n" for _ in range(10))
     few = f"{words}  - {{finish: stop}}\n"
-    heard = "  - {text: Hello.}\n"
+    heard = "  - {text: Hello.}\n  - {finish: stop}\n"
     script.write_text(f"long:\n{words}  - {{finish: stop}}\nanswer:\n{answer}few:\n{few}heard:\n{heard}")
     config = {
         "providers": [{"name": "script", "type": "scripted", "path": str(script)}, {"name": "local", "type": "local"}],
