@@ -148,7 +148,7 @@ async def test_speech_that_breaks_off_is_truncated(framing: Framing, act: Act) -
 async def test_leaving_before_the_first_audio_lets_the_upstream_go() -> None:
     async with speaking(audio(Act.HANG)) as (provider, server):
         reading = asyncio.ensure_future(anext(provider.synthesize(SPOKEN)))
-        await server.asked.wait()
+        await server.until(lambda: bool(server.requests))
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading

@@ -46,7 +46,7 @@ from tests.upstreams.aws_fake import (
     parts,
     stream,
 )
-from tests.upstreams.scripted_http import CUT, Answer, serving
+from tests.upstreams.byte_server import Act, Answer, Framing, serving
 
 each = pytest.mark.parametrize("kind", KINDS)
 MESSAGE = {"message": "Too much of it."}
@@ -54,7 +54,7 @@ MESSAGE = {"message": "Too much of it."}
 
 @each
 async def test_a_page_instead_of_an_answer(kind: ProviderType) -> None:
-    page = Answer([b"<html>login</html>"], headers={"Content-Type": "text/html; charset=utf-8"}, framing="length")
+    page = Answer([b"<html>login</html>"], headers={"Content-Type": "text/html; charset=utf-8"}, framing=Framing.LENGTH)
     seen, raised = await failure(kind, page)
     assert seen == []
     assert "text/html" in raised.message
@@ -113,7 +113,7 @@ async def test_nobody_there(kind: ProviderType) -> None:
 
 @each
 async def test_a_connection_that_closes_without_an_answer(kind: ProviderType) -> None:
-    _, raised = await failure(kind, Answer([CUT], status=0))
+    _, raised = await failure(kind, Answer(before_head=Act.DROP))
     assert isinstance(raised, UpstreamUnavailable)
     assert raised.retryable
 
@@ -176,7 +176,7 @@ async def test_a_body_that_ends_as_http_wants_it_but_inside_a_frame_is_a_failure
 async def test_a_connection_cut_at_any_place_is_a_failure(kind: ProviderType) -> None:
     """A sample of the places over a socket; the decoders see every one in the next tests."""
     whole = b"".join(BODIES[kind])
-    answers = [answer(kind, whole[:size], CUT) for size in range(1, len(whole), len(whole) // 12)]
+    answers = [answer(kind, whole[:size], Act.DROP) for size in range(1, len(whole), len(whole) // 12)]
     async with serving(*answers) as server, at(server, kind) as adapter:
         for _ in answers:
             seen, raised = await read_all(events(adapter))

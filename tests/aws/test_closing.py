@@ -15,14 +15,14 @@ import pytest
 
 from gateway.config import ProviderType
 from tests.aws.account import BODIES, KINDS, OPENINGS, answer, at, events, read_all
-from tests.upstreams.scripted_http import ScriptedServer, serving
+from tests.upstreams.byte_server import ByteServer, serving
 
 PROMPTLY = 0.1
 TRIES = 3
 each = pytest.mark.parametrize("kind", KINDS)
 
 
-async def leave(server: ScriptedServer, generator: Any, count: int, *, events_first: int) -> float:
+async def leave(server: ByteServer, generator: Any, count: int, *, events_first: int) -> float:
     """Cancel a reader after so many events; the seconds until its upstream saw the close."""
     got = asyncio.Event()
 
@@ -42,7 +42,7 @@ async def leave(server: ScriptedServer, generator: Any, count: int, *, events_fi
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await server.requests[-1].closed.wait()
+        await server.requests[-1].gone.wait()
     return time.monotonic() - since
 
 
@@ -77,12 +77,12 @@ async def test_aborts_and_ends_leave_no_socket_task_or_thread(kind: ProviderType
                 await anext(source)
             _, error = await read_all(events(adapter))
             assert error is None
-        await server.until(lambda: server.open == 1)
+        await server.until(lambda: len(server.connections) == 1)
         assert len(asyncio.all_tasks()) <= tasks
         assert threading.active_count() == threads
         assert open_descriptors() <= descriptors
         await adapter.aclose()
-        await server.until(lambda: server.open == 0)
+        await server.until(lambda: not server.connections)
 
 
 def open_descriptors() -> int:
@@ -94,7 +94,7 @@ async def test_a_stream_read_to_its_end_gives_its_connection_to_the_next(kind: P
     async with serving(answer(kind, *BODIES[kind])) as server, at(server, kind) as adapter:
         for _ in range(3):
             await read_all(events(adapter))
-    assert server.connections == 1
+    assert server.accepted == 1
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ async def test_five_hundred_open_streams_need_no_threads() -> None:
         before = threading.active_count()
         sources = [await stack.enter_async_context(aclosing(events(bedrock))) for _ in range(500)]
         await asyncio.gather(*map(anext, sources))
-        assert server.open >= 500
+        assert len(server.connections) >= 500
         assert threading.active_count() == before
         last.set()
         ends = await asyncio.gather(*map(read_all, sources))
@@ -136,4 +136,4 @@ async def test_more_streams_than_connections_wait_their_turn() -> None:
     ):
         ends = await asyncio.gather(*(read_all(events(adapter)) for _ in range(6)))
     assert all(error is None for _, error in ends)
-    assert server.connections <= 2
+    assert server.accepted <= 2

@@ -32,7 +32,8 @@ from tests.upstreams.aws_fake import (
     parts,
     stream,
 )
-from tests.upstreams.scripted_http import ScriptedServer, one_byte_each, serving
+from tests.upstreams.byte_server import ByteServer, serving
+from tests.upstreams.cutting import one_byte_each
 
 BODIES = {
     "tgi 2.0.1": (TGI_2, FinishReason.STOP, None),
@@ -262,7 +263,7 @@ async def test_the_endpoint_and_its_component_are_named() -> None:
         request = ChatRequest("my-endpoint/my-component", (text_message(Role.USER, "hi"),))
         await read_all(sagemaker.stream(request))
     (received,) = server.requests
-    assert received.target == "/endpoints/my-endpoint/invocations-response-stream"
+    assert received.path == "/endpoints/my-endpoint/invocations-response-stream"
     assert received.headers["x-amzn-sagemaker-inference-component"] == "my-component"
     assert "x-amzn-sagemaker-accept" in received.headers
     assert "/us-east-1/sagemaker/aws4_request" in received.headers["authorization"]
@@ -280,7 +281,7 @@ async def test_aws_own_client_reads_the_fake_and_sees_the_same_bytes() -> None:
     assert text_of(seen) == text_of(decode([theirs])[0]) == "".join(WORDS)
 
 
-def ask_with_boto(server: ScriptedServer) -> bytes:
+def ask_with_boto(server: ByteServer) -> bytes:
     client = boto_client("sagemaker-runtime", server)
     answered = client.invoke_endpoint_with_response_stream(EndpointName="my-endpoint", Body=b"{}")
     data = b"".join(found["PayloadPart"]["Bytes"] for found in answered["Body"])

@@ -18,13 +18,13 @@ from gateway.events import AudioFormat, AudioStart, Failed, Finished
 from gateway.request import ChatRequest, Role, SpeechRequest, text_message
 from tests.aws.account import BODIES, OPENINGS, answer, audio_of, row
 from tests.upstreams.aws_fake import PCM, SENTENCE, audio, refusal
-from tests.upstreams.scripted_http import ScriptedServer, serving
+from tests.upstreams.byte_server import ByteServer, serving
 
 MESSAGES = (text_message(Role.USER, "안녕?"),)
 chats = pytest.mark.parametrize("kind", ["bedrock", "sagemaker"])
 
 
-def gateway(kind: ProviderType, server: ScriptedServer, **more: Any) -> Gateway:
+def gateway(kind: ProviderType, server: ByteServer, **more: Any) -> Gateway:
     model = {"id": "it", "provider": kind, "upstream": "neural" if kind == "polly" else "endpoint"}
     speech = {"kind": "speech", "voice": "Seoyeon"} if kind == "polly" else {}
     return Gateway(Settings(providers=(row(kind, server.url, **more),), models=(model | speech,)), build)
@@ -60,7 +60,7 @@ async def test_silence_is_bounded_and_closes_the_upstream(kind: ProviderType) ->
     async with serving(script) as server, aclosing(gateway(kind, server, idle_seconds=0.05)) as house:
         async with house.chat(ChatRequest("it", MESSAGES), wire="test") as events:
             seen = [event async for event in events]
-        await server.until(lambda: server.open == 0)
+        await server.until(lambda: not server.connections)
     assert isinstance(seen[-1], Failed)
     assert isinstance(seen[-1].error, UpstreamTimeout)
 

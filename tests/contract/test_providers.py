@@ -126,7 +126,7 @@ async def _begun(running: Running) -> None:
     if running.server is None:
         await asyncio.sleep(0)
     else:
-        await running.server.asked.wait()
+        await running.server.until(lambda: bool(running.server.requests))
 
 
 @every

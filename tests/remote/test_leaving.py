@@ -10,7 +10,7 @@ from gateway.config import ProviderType
 from gateway.errors import UpstreamTimeout
 from gateway.events import Finished, TextDelta
 from tests.remote.upstreams import EVENT_STREAM, KINDS, TEXT, Upstream, outcome, recorded, upstream
-from tests.upstreams.fake_server import Answer, Request
+from tests.upstreams.byte_server import Act, Answer, Request
 
 AT_ONCE = 0.1
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -36,15 +36,15 @@ async def _leave(remote: Upstream, when: str) -> tuple[Request, float]:
     with pytest.raises(asyncio.CancelledError):
         await task
     async with asyncio.timeout(2):
-        await request.closed.wait()
+        await request.gone.wait()
     return request, left
 
 
 def _answer(kind: ProviderType, when: str) -> Answer:
     half = recorded(kind)[: len(recorded(kind)) // 2]
     if when == "before the head":
-        return Answer(after=asyncio.Event())
-    return Answer([half] if when == "midway" else [], headers=EVENT_STREAM, ending="hold")
+        return Answer(before_head=Act.HANG)
+    return Answer([half, Act.HANG] if when == "midway" else [Act.HANG], headers=EVENT_STREAM)
 
 
 @every_kind
@@ -55,7 +55,8 @@ async def test_leaving_closes_the_connection_at_once_and_cancels(kind: ProviderT
     while not delays or (delays[-1] >= AT_ONCE and len(delays) < 3):
         async with upstream(kind, _answer(kind, when)) as remote:
             request, left = await _leave(remote, when)
-            delays.append(request.closed_at - left)
+            assert request.gone_at is not None
+            delays.append(request.gone_at - left)
             if kind != "opensearch":
                 cancel = await remote.server.wait_for("POST", "/cancel")
                 assert cancel.path.startswith(request.path if kind == "cog" else "/v1/predictions/gm3q")
@@ -70,7 +71,7 @@ async def test_closing_the_generator_midway_closes_the_connection(kind: Provider
         await events.aclose()
         request = await remote.stream_request()
         async with asyncio.timeout(1):
-            await request.closed.wait()
+            await request.gone.wait()
 
 
 @every_kind
@@ -81,7 +82,7 @@ async def test_losing_patience_is_leaving(kind: ProviderType) -> None:
                 pass
         request = await remote.stream_request()
         async with asyncio.timeout(1):
-            await request.closed.wait()
+            await request.gone.wait()
         if kind != "opensearch":
             await remote.server.wait_for("POST", "/cancel")
 
@@ -107,10 +108,10 @@ async def test_fifty_leavings_and_fifty_ends_leak_neither_connection_nor_task(ki
             abandoned = [request for request in remote.server.requests if request.written.is_set()][-1]
             await events.aclose()
             async with asyncio.timeout(2):
-                await abandoned.closed.wait()
+                await abandoned.gone.wait()
         await remote.provider.aclose()
         async with asyncio.timeout(2):
-            await remote.server.quiet.wait()
+            await remote.server.without_connections()
         if kind != "opensearch":
             assert len(remote.server.received("POST", "/cancel")) == 50
     assert asyncio.all_tasks() - before == set()

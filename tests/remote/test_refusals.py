@@ -20,7 +20,7 @@ from gateway.errors import (
     UpstreamUnavailable,
 )
 from tests.remote.upstreams import EVENT_STREAM, KEY, KINDS, chat, outcome, provider_for, upstream
-from tests.upstreams.fake_server import Answer, json_answer
+from tests.upstreams.byte_server import Answer, Framing, json_answer
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 NEVER = Answer(status=500)
@@ -30,11 +30,11 @@ def refusal(kind: str, status: int, message: str, headers: dict[str, str] | None
     """An error answer in the vendor's own shape."""
     if kind == "opensearch":
         error = {"type": "status_exception", "reason": message}
-        return json_answer({"error": {"root_cause": [error], **error}, "status": status}, status, headers)
+        return json_answer({"error": {"root_cause": [error], **error}, "status": status}, status, **(headers or {}))
     if kind == "cog" and status == 422:
         return json_answer({"detail": [{"loc": ["body", "input"], "msg": message, "type": "value_error"}]}, status)
     key = "detail" if kind == "replicate" else "error"
-    return json_answer({key: message, "status": "failed" if kind == "cog" else status}, status, headers)
+    return json_answer({key: message, "status": "failed" if kind == "cog" else status}, status, **(headers or {}))
 
 
 @every_kind
@@ -102,8 +102,8 @@ async def test_a_line_without_an_end_is_refused(kind: ProviderType, start: bytes
 @every_kind
 async def test_a_compressed_refusal_is_read(kind: ProviderType) -> None:
     plain = refusal(kind, 422, "too hot")
-    body = gzip.compress(b"".join(piece for piece in plain.pieces if isinstance(piece, bytes)))
-    answer = Answer([body], 422, {"content-type": "application/json", "content-encoding": "gzip"}, "length")
+    body = gzip.compress(plain.body)
+    answer = Answer([body], 422, {"content-type": "application/json", "content-encoding": "gzip"}, Framing.LENGTH)
     async with upstream(kind, NEVER, refusal=answer) as remote:
         _, _, error = await outcome(remote.events())
     assert isinstance(error, InvalidRequest)

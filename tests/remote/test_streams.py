@@ -16,14 +16,15 @@ from gateway.config import ProviderRow, ProviderType
 from gateway.errors import GatewayError, Truncated
 from gateway.events import Failed, Finished, FinishReason, TextDelta, Usage
 from tests.remote.upstreams import EVENT_STREAM, HELLO, KINDS, TEXT, outcome, recorded, upstream
-from tests.upstreams.fake_server import Answer, one_by_one
+from tests.upstreams.byte_server import Act, Answer, Framing
+from tests.upstreams.cutting import one_byte_each
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @every_kind
-async def test_text_is_whole_when_bytes_arrive_one_by_one(kind: ProviderType) -> None:
-    stream = Answer(one_by_one(recorded(kind)), headers=EVENT_STREAM, framing="close")
+async def test_text_is_whole_when_bytes_arrive_one_byte_each(kind: ProviderType) -> None:
+    stream = Answer(one_byte_each(recorded(kind)), headers=EVENT_STREAM, framing=Framing.CLOSE)
     async with upstream(kind, stream) as remote:
         text, finished, error = await outcome(remote.events())
     assert (text, error) == (TEXT, None)
@@ -44,7 +45,7 @@ async def test_other_line_ends_and_comments_are_no_text(kind: ProviderType, line
     body = b": keep\n\n:\n\n" + recorded(kind).replace(b"\ndata:", b"\n: keep\ndata:").replace(
         b"\n\n", b"\n\n: keep\n\n"
     )
-    pieces = one_by_one(body.replace(b"\n", line_end))
+    pieces = one_byte_each(body.replace(b"\n", line_end))
     async with upstream(kind, Answer(pieces, headers=EVENT_STREAM)) as remote:
         text, finished, error = await outcome(remote.events())
     assert (text, error) == (TEXT, None)
@@ -53,12 +54,12 @@ async def test_other_line_ends_and_comments_are_no_text(kind: ProviderType, line
 
 @every_kind
 async def test_a_stream_ends_with_its_marker_and_not_with_its_connection(kind: ProviderType) -> None:
-    async with upstream(kind, Answer([recorded(kind)], headers=EVENT_STREAM, ending="hold")) as remote:
+    async with upstream(kind, Answer([recorded(kind), Act.HANG], headers=EVENT_STREAM)) as remote:
         async with asyncio.timeout(2):
             text, finished, error = await outcome(remote.events())
         request = await remote.stream_request()
         async with asyncio.timeout(2):
-            await request.closed.wait()
+            await request.gone.wait()
     assert (text, error) == (TEXT, None)
     assert finished is not None
 
@@ -75,7 +76,7 @@ async def test_a_compressed_stream_is_read(kind: ProviderType) -> None:
 @every_kind
 async def test_line_breaks_and_blanks_survive(kind: ProviderType) -> None:
     tokens = ("a", "\n", "\n\n", "b\nc", " d", "{}", "data: e", "\u2028f")
-    async with upstream(kind, Answer(one_by_one(recorded(kind, tokens)), headers=EVENT_STREAM)) as remote:
+    async with upstream(kind, Answer(one_byte_each(recorded(kind, tokens)), headers=EVENT_STREAM)) as remote:
         text, _, error = await outcome(remote.events())
     assert (text, error) == ("".join(tokens), None)
 
@@ -141,7 +142,7 @@ async def test_a_cut_connection_gives_the_text_so_far_and_a_failure(kind: Provid
 async def test_a_failure_midway_is_the_last_event(kind: ProviderType) -> None:
     half = recorded(kind)[: len(recorded(kind)) // 2]
     async with (
-        upstream(kind, Answer([half], headers=EVENT_STREAM, ending="cut")) as remote,
+        upstream(kind, Answer([half, Act.DROP], headers=EVENT_STREAM)) as remote,
         remote.opened() as stream,
     ):
         events = [event async for event in stream]
