@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -62,10 +63,13 @@ async def _start(scenario: Scenario) -> AsyncIterator[Running]:
     row = ProviderRow(name="script", type="scripted")
     provider = ScriptedChat(row, Settings(), {MODEL: _Script(scenario)})
 
+    async def begun() -> None:
+        await asyncio.sleep(0)
+
     async def left() -> None:
         assert provider.closed == provider.opened
 
-    yield Running(provider, left)
+    yield Running(provider, MODEL, begun, left)
 
 
-ENTRY = ProviderEntry("scripted", _start, able=frozenset({"usage", "reasoning", "tools"}))
+ENTRY = ProviderEntry("scripted", _start, able=frozenset({"reasoning", "tools"}))

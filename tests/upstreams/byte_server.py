@@ -147,14 +147,9 @@ class ByteServer:
             return path
         return next((pattern for pattern in self.routes if fnmatchcase(path, pattern)), path)
 
-    def longest_answer(self) -> tuple[str, Answer]:
-        """The path and the answer with the most bytes, of the routes that are no functions."""
-        last = {
-            path: route if isinstance(route, Answer) else route[-1]
-            for path, route in self.routes.items()
-            if not callable(route)
-        }
-        return max(last.items(), key=lambda item: len(item[1].body))
+    def asked(self, route: str) -> list[Request]:
+        """The requests so far that `route` leads to."""
+        return [request for request in self.requests if self._route_of(request.path.partition("?")[0]) == route]
 
     def opened(self, connection: _Connection) -> None:
         """A connection was accepted."""
