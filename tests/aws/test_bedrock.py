@@ -19,7 +19,6 @@ from tests.upstreams.aws_fake import (
     CONVERSE_TEXT,
     CONVERSE_TOOLS,
     MESSAGE_START,
-    SENTENCE,
     block_stop,
     event,
     message_stop,
@@ -31,7 +30,6 @@ from tests.upstreams.aws_fake import (
     tool_start,
 )
 from tests.upstreams.byte_server import ByteServer, serving
-from tests.upstreams.cutting import one_byte_each
 
 
 def decode(data: bytes) -> tuple[list[Any], GatewayError | None]:
@@ -46,15 +44,6 @@ def decode(data: bytes) -> tuple[list[Any], GatewayError | None]:
     except GatewayError as error:
         return seen, error
     return seen, None
-
-
-async def test_text_arrives_whole_one_byte_at_a_time_with_its_usage() -> None:
-    async with serving(stream(*one_byte_each(b"".join(CONVERSE_TEXT)))) as server, at(server, "bedrock") as bedrock:
-        seen, error = await read_all(events(bedrock))
-    assert error is None
-    assert text_of(seen) == SENTENCE
-    assert finished(seen).reason is FinishReason.STOP
-    assert finished(seen).usage == Usage(input_tokens=412, output_tokens=57)
 
 
 def test_reasoning_text_and_two_tool_calls_keep_apart() -> None:
@@ -152,19 +141,6 @@ def test_a_stream_without_message_stop_is_truncated() -> None:
 def test_arguments_of_no_call_are_a_fault(payload: dict[str, Any]) -> None:
     _, error = decode(event("contentBlockDelta", payload))
     assert isinstance(error, UpstreamError)
-
-
-def test_cut_after_every_byte_gives_the_text_so_far_and_a_failure() -> None:
-    """The one exception is the boundary after messageStop: the answer is whole there, only its usage is missing."""
-    whole = b"".join(CONVERSE_TEXT)
-    after_stop = len(whole) - len(CONVERSE_TEXT[-1])
-    for size in range(len(whole)):
-        seen, error = decode(whole[:size])
-        assert SENTENCE.startswith(text_of(seen))
-        if size == after_stop:
-            assert (error, finished(seen).usage) == (None, None)
-        else:
-            assert isinstance(error, Truncated), size
 
 
 async def test_the_request_is_signed_for_the_path_that_is_sent() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import resource
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
@@ -14,79 +12,10 @@ from typing import Any
 import pytest
 
 from gateway.config import ProviderType
-from tests.aws.account import BODIES, KINDS, OPENINGS, answer, at, events, read_all
-from tests.upstreams.byte_server import ByteServer, serving
+from tests.aws.account import BODIES, KINDS, answer, at, events, read_all
+from tests.upstreams.byte_server import serving
 
-PROMPTLY = 0.1
-TRIES = 3
 each = pytest.mark.parametrize("kind", KINDS)
-
-
-async def leave(server: ByteServer, generator: Any, count: int, *, events_first: int) -> float:
-    """Cancel a reader after so many events; the seconds until its upstream saw the close."""
-    got = asyncio.Event()
-
-    async def reader() -> None:
-        async with aclosing(generator) as source:
-            for _ in range(events_first):
-                await anext(source)
-            got.set()
-            async for _ in source:
-                pass
-
-    task = asyncio.create_task(reader())
-    await server.until(lambda: len(server.requests) == count)
-    async with asyncio.timeout(5):
-        await got.wait()
-        since = time.monotonic()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await server.requests[-1].gone.wait()
-    return time.monotonic() - since
-
-
-@each
-@pytest.mark.parametrize("when", ["before the head", "before the first event", "while silent", "midway"])
-async def test_leaving_closes_the_upstream_socket_at_once(kind: ProviderType, when: str) -> None:
-    never = asyncio.Event()
-    first = OPENINGS[kind]
-    script = {
-        "before the head": answer(kind, after=never),
-        "before the first event": answer(kind, never),
-        "while silent": answer(kind, first, never),
-        "midway": answer(kind, *[first] * 2000, never),
-    }[when]
-    seconds = []
-    async with serving(script) as server, at(server, kind) as adapter:
-        for count in range(1, TRIES + 1):
-            told = 0 if when.startswith("before") else 1
-            seconds.append(await leave(server, events(adapter), count, events_first=told))
-    # The machine may stall once; a close that waits for something is slow every time.
-    assert min(seconds) < PROMPTLY
-
-
-@each
-async def test_aborts_and_ends_leave_no_socket_task_or_thread(kind: ProviderType) -> None:
-    body = BODIES[kind]
-    async with serving(answer(kind, *body)) as server, at(server, kind) as adapter:
-        await read_all(events(adapter))
-        tasks, threads, descriptors = len(asyncio.all_tasks()), threading.active_count(), open_descriptors()
-        for _ in range(50):
-            async with aclosing(events(adapter)) as source:
-                await anext(source)
-            _, error = await read_all(events(adapter))
-            assert error is None
-        await server.until(lambda: len(server.connections) == 1)
-        assert len(asyncio.all_tasks()) <= tasks
-        assert threading.active_count() == threads
-        assert open_descriptors() <= descriptors
-        await adapter.aclose()
-        await server.until(lambda: not server.connections)
-
-
-def open_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 @each

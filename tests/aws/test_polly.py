@@ -70,8 +70,8 @@ def test_text_beyond_the_limit_is_refused_clearly() -> None:
         ask(" \n")
 
 
-@pytest.mark.parametrize("framing", ["chunked", "length"])
-async def test_audio_arrives_whole_in_one_byte_pieces_and_even_deltas(framing: Any) -> None:
+@pytest.mark.parametrize("framing", [Framing.CHUNKED, Framing.LENGTH])
+async def test_audio_arrives_whole_in_one_byte_pieces_and_even_deltas(framing: Framing) -> None:
     async with serving(audio(*one_byte_each(PCM), framing=framing)) as server, at(server, "polly") as polly:
         seen, error = await read_all(events(polly))
     assert error is None

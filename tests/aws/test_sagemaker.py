@@ -82,18 +82,6 @@ def test_every_container_is_read_whole_in_any_cut(body: bytes, reason: FinishRea
         assert (finished(seen).reason, finished(seen).usage) == (reason, usage)
 
 
-@named
-async def test_every_container_is_read_over_a_socket_in_one_byte_writes(
-    body: bytes, reason: FinishReason, usage: Usage | None
-) -> None:
-    whole = b"".join(parts(body, 61))
-    async with serving(stream(*one_byte_each(whole))) as server, at(server, "sagemaker") as sagemaker:
-        seen, error = await read_all(events(sagemaker))
-    assert error is None
-    assert text_of(seen) == SENTENCE
-    assert finished(seen).reason is reason
-
-
 def test_parts_that_do_not_line_up_with_events() -> None:
     first, second, third = chat_chunk("안녕"), chat_chunk("하세요"), chat_chunk("", "stop")
     middle = second.index("세".encode()) + 1

@@ -39,7 +39,8 @@ def _row(kind: str, **more: Any) -> Callable[[str], ProviderRow]:
     )
 
 
-def _refused(refusal: Refusal) -> Answer:
+def refused(refusal: Refusal) -> Answer:
+    """An error answer in AWS's shape."""
     headers = {name.replace("-", "_"): value for name, value in refusal.headers.items()}
     code = CODES.get(refusal.status, "SomethingElse")
     return aws_fake.refusal(refusal.status, code, {"message": refusal.message}, **headers)
@@ -64,7 +65,7 @@ def _converse(scenario: Scenario, _url: str) -> Mapping[str, Route]:
         failure=aws_fake.exception("internalServerException", {"message": "The model broke."}),
         content_type=aws_fake.EVENT_STREAM["Content-Type"],
     )
-    return {"/model/m/converse-stream": [*map(_refused, scenario.refusals), answer]}
+    return {"/model/m/converse-stream": [*map(refused, scenario.refusals), answer]}
 
 
 def _invoked(events: Callable[[Scenario], Events]) -> Callable[[Scenario, str], Mapping[str, Route]]:
@@ -77,7 +78,7 @@ def _invoked(events: Callable[[Scenario], Events]) -> Callable[[Scenario, str], 
             failure=aws_fake.exception("InternalStreamFailure", {"message": "The container broke."}),
             content_type=aws_fake.EVENT_STREAM["Content-Type"],
         )
-        return {"/endpoints/m/invocations-response-stream": [*map(_refused, scenario.refusals), answer]}
+        return {"/endpoints/m/invocations-response-stream": [*map(refused, scenario.refusals), answer]}
 
     return routes
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import logging
-import socket
 import traceback
 from collections.abc import Iterator
 
@@ -19,7 +18,7 @@ from gateway.errors import (
     UpstreamError,
     UpstreamUnavailable,
 )
-from tests.remote.upstreams import EVENT_STREAM, KEY, KINDS, chat, outcome, provider_for, upstream
+from tests.remote.upstreams import EVENT_STREAM, KEY, KINDS, outcome, upstream
 from tests.upstreams.byte_server import Answer, Framing, json_answer
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -64,39 +63,6 @@ async def test_a_refusal_has_its_own_error(kind: ProviderType, status: int, expe
         assert "the vendor's sentence" in caught.value.message
     if status in (429, 503):
         assert caught.value.retry_after == 7
-
-
-@every_kind
-async def test_a_refused_connection_may_be_tried_again(kind: ProviderType) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        provider = provider_for(kind, f"http://127.0.0.1:{closed.getsockname()[1]}")
-        text, finished, error = await outcome(provider.stream(chat(kind)))
-        await provider.aclose()
-    assert (text, finished) == ("", None)
-    assert isinstance(error, UpstreamUnavailable)
-    assert error.retryable
-
-
-@every_kind
-async def test_a_web_page_is_no_answer(kind: ProviderType) -> None:
-    page = Answer([b"<html><body>Welcome</body></html>"], headers={"content-type": "text/html"})
-    async with upstream(kind, page, refusal=page) as remote:
-        _, finished, error = await outcome(remote.events())
-    assert finished is None
-    assert isinstance(error, UpstreamError)
-    assert "far" in error.message
-
-
-@every_kind
-@pytest.mark.parametrize("start", [b"data: ", b""])
-async def test_a_line_without_an_end_is_refused(kind: ProviderType, start: bytes) -> None:
-    lines = [start, *[b"x" * 65536] * 160]
-    async with upstream(kind, Answer(lines, headers=EVENT_STREAM)) as remote:
-        text, finished, error = await outcome(remote.events())
-    assert (text, finished) == ("", None)
-    assert isinstance(error, UpstreamError)
-    assert "longer than" in error.message
 
 
 @every_kind
