@@ -14,6 +14,7 @@ from gateway.catalog import Gateway
 from gateway.config import Settings
 from gateway.request import Sampling
 from gateway.telemetry import configure_logging
+from stores import open_store
 from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
 from wires.generate import ChatMessage
@@ -22,7 +23,7 @@ from wires.middleware import DisconnectMiddleware, RequestMiddleware
 configure_logging()
 settings = Settings.load()
 gateway = Gateway(settings, build)
-app = create_app(gateway)
+app = create_app(gateway, open_store(settings.store))
 
 
 @bentoml.service(

@@ -1,6 +1,6 @@
 """The Gateway: public model id -> provider and upstream id. This is what wires see of everything southbound.
 
-It builds a provider when it is first needed and closes them all.
+Providers are built when they are first needed (`gateway/providers.py`), or at the start by `warm`.
 """
 
 from __future__ import annotations
@@ -8,22 +8,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from gateway.checks import check_chat, check_text
 from gateway.config import Kind, ModelRow, ProviderRow, Settings
-from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, RateLimited, Unsupported
+from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, RateLimited
 from gateway.events import AudioDelta, AudioEvent, Failed, Finished, FinishReason, StreamEvent, Usage
-from gateway.ports import ChatProvider, Provider, SpeechProvider, TranscriptionProvider, Warmable
-from gateway.request import ChatRequest, Image, SpeechRequest, Text, TranscriptionRequest
+from gateway.ports import ChatProvider, SpeechProvider, TranscriptionProvider, Warmable
+from gateway.providers import Builder, Providers
+from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
 from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
 
 log = logging.getLogger("polywire")
 
-Builder = Callable[[ProviderRow, Kind, Settings], Provider]
 DEFAULT_IDS: dict[Kind, str] = {"chat": "default", "speech": "voice", "transcription": "transcriber"}
 
 
@@ -41,10 +42,9 @@ class Gateway:
 
     def __init__(self, settings: Settings, build: Builder) -> None:
         self.settings = settings
-        self._build = build
         self._rows = {row.name: row for row in settings.providers}
         self._models = {row.id: row for row in settings.models}
-        self._providers: dict[tuple[str, Kind], Provider] = {}
+        self._providers = Providers(settings, build)
         self._open = 0
         self._busy_since = self._idle_since = time.time()
 
@@ -83,22 +83,31 @@ class Gateway:
         target = self.find(model_id, "speech")
         return replace(target, voice=voice) if voice else target
 
-    def chat(self, request: ChatRequest, *, wire: str) -> AbstractAsyncContextManager[EventStream[Any]]:
+    @asynccontextmanager
+    async def chat(self, request: ChatRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
         """Open a chat stream: `async with gateway.chat(request, wire="openai") as events`."""
         target = self.find(request.model or None)
-        provider = cast(ChatProvider, self._provider(target.provider, "chat"))
-        _check_chat(request, provider, self.settings.limits.prompt_characters)
+        provider = cast(ChatProvider, await self._providers.get(target.provider, "chat"))
+        check_chat(request, provider, self.settings.limits.prompt_characters)
         upstream = replace(request, model=target.model.upstream, options=target.model.options)
-        return self._stream(lambda: provider.stream(upstream), target, wire)
+        async with self._stream(lambda: provider.stream(upstream), target, wire) as events:
+            yield events
 
-    def speech(self, request: SpeechRequest, *, wire: str) -> AbstractAsyncContextManager[EventStream[Any]]:
+    @asynccontextmanager
+    async def speech(self, request: SpeechRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
         """Open a speech stream; its audio is in `request.format`."""
         target = self.find_voice(request.voice, request.model or None)
-        provider = self.voice(target)
+        check_text(request.text, "input")
+        provider = await self.voice(target)
         if len(request.text) > self.settings.limits.prompt_characters:
             raise PayloadTooLarge(f"The text is longer than {self.settings.limits.prompt_characters} characters.")
         upstream = _upstream_speech(request, target)
-        return self._stream(lambda: _finished(synthesize(provider, upstream), lambda: len(request.text)), target, wire)
+
+        def source() -> AsyncGenerator[AudioEvent | Finished, None]:
+            return _finished(synthesize(provider, upstream), lambda: len(request.text))
+
+        async with self._stream(source, target, wire) as events:
+            yield events
 
     @asynccontextmanager
     async def spoken_chat(
@@ -106,18 +115,19 @@ class Gateway:
     ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """Open a chat stream that speaks while it is written; `heard` learns what was sent as audio."""
         target = self.find_voice(speech.voice, speech.model or None)
-        provider, upstream = self.voice(target), _upstream_speech(speech, target)
+        provider, upstream = await self.voice(target), _upstream_speech(speech, target)
         async with self.chat(chat, wire=wire) as events:
             patience = self._patience(target.provider)
             async with aclosing(speak(events, provider, upstream, heard=heard, patience=patience)) as spoken:
                 yield _metered(spoken, events.meter)
 
-    def speech_feed(
+    @asynccontextmanager
+    async def speech_feed(
         self, feed: SpeechFeed, request: SpeechRequest, *, wire: str
-    ) -> AbstractAsyncContextManager[EventStream[Any]]:
+    ) -> AsyncIterator[EventStream[Any]]:
         """Open a speech stream of a text that is still being written; how long its writer pauses is not bounded."""
         target = self.find_voice(request.voice, request.model or None)
-        provider, upstream = self.voice(target), _upstream_speech(request, target)
+        provider, upstream = await self.voice(target), _upstream_speech(request, target)
         heard, patience = HeardText(), self._patience(target.provider)
 
         def source() -> AsyncGenerator[AudioEvent | Finished, None]:
@@ -125,39 +135,49 @@ class Gateway:
                 speak_feed(feed, provider, upstream, heard=heard, patience=patience), lambda: heard.characters
             )
 
-        return self._stream(source, target, wire, Patience(first_event=None, idle=None))
+        async with self._stream(source, target, wire, Patience(first_event=None, idle=None)) as events:
+            yield events
 
-    def transcribe(self, request: TranscriptionRequest, *, wire: str) -> AbstractAsyncContextManager[EventStream[Any]]:
+    @asynccontextmanager
+    async def transcribe(self, request: TranscriptionRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
         """Open a transcription stream: text deltas, then `Finished`."""
         target = self.find(request.model or None, "transcription")
-        provider = cast(TranscriptionProvider, self._provider(target.provider, "transcription"))
+        provider = cast(TranscriptionProvider, await self._providers.get(target.provider, "transcription"))
         upstream = replace(request, model=target.model.upstream, options=target.model.options)
-        return self._stream(lambda: provider.transcribe(upstream), target, wire)
+        async with self._stream(lambda: provider.transcribe(upstream), target, wire) as events:
+            yield events
 
-    def voice(self, target: Target) -> SpeechProvider:
+    async def voice(self, target: Target) -> SpeechProvider:
         """The speech provider of `target`, for `speak`."""
-        return cast(SpeechProvider, self._provider(target.provider, "speech"))
+        return cast(SpeechProvider, await self._providers.get(target.provider, "speech"))
+
+    def demand_room(self) -> None:
+        """Raises RateLimited when every stream is in use."""
+        most = self.settings.limits.streams
+        if self._open >= most:
+            raise RateLimited(f"All {most} streams are in use; try again in a moment.", retry_after=1)
 
     async def warm(self) -> None:
-        """Load the embedded models that are configured (`local.warm`), so that no caller waits for them."""
-        rows = [row for row in self._models.values() if self._rows[row.provider].type == "local"]
-        for row in rows if self.settings.local.warm else ():
+        """Build every configured provider, then load the embedded models (`local.warm`), so that no caller waits."""
+        used = dict.fromkeys((row.provider, row.kind) for row in self._models.values())
+        cold: list[tuple[str, Kind, Warmable]] = []
+        for name, kind in used:
             try:
-                provider = self._provider(self._rows[row.provider], row.kind)
-                if isinstance(provider, Warmable):
-                    await provider.warm()
+                provider = await self._providers.get(self._rows[name], kind)
             except GatewayError as error:
-                # Whoever asks for the model is told the same; the other models are served.
-                log.warning("model %r is not ready: %s", row.id, error.message)
+                _not_ready(name, kind, error)
+            else:
+                if isinstance(provider, Warmable) and self.settings.local.warm:
+                    cold.append((name, kind, provider))
+        for name, kind, voice_or_model in cold:
+            try:
+                await voice_or_model.warm()
+            except GatewayError as error:
+                _not_ready(name, kind, error)
 
     async def aclose(self) -> None:
         """Close every provider that was built."""
-        providers, self._providers = self._providers, {}
-        for provider in providers.values():
-            try:
-                await provider.aclose()
-            except GatewayError:
-                log.exception("provider %r did not close", provider.name)
+        await self._providers.aclose()
 
     @asynccontextmanager
     async def _stream(
@@ -167,9 +187,7 @@ class Gateway:
         wire: str,
         patience: Patience | None = None,
     ) -> AsyncIterator[EventStream[Any]]:
-        limits = self.settings.limits
-        if self._open >= limits.streams:
-            raise RateLimited(f"All {limits.streams} streams are in use; try again in a moment.", retry_after=1)
+        self.demand_room()
         if self._open == 0:
             self._busy_since = time.time()
         self._open += 1
@@ -189,12 +207,6 @@ class Gateway:
             row.first_event_seconds or limits.first_event_seconds, row.idle_seconds or limits.idle_seconds, row.retries
         )
 
-    def _provider(self, row: ProviderRow, kind: Kind) -> Provider:
-        provider = self._providers.get((row.name, kind))
-        if provider is None:
-            provider = self._providers[row.name, kind] = self._build(row, kind, self.settings)
-        return provider
-
     def _open_row(self, model_id: str, kind: Kind) -> ModelRow | None:
         """`provider/upstream` for a provider row that says `open: true`."""
         name, _, upstream = model_id.partition("/")
@@ -202,6 +214,11 @@ class Gateway:
         if row is None or not row.open or not upstream:
             return None
         return ModelRow(id=model_id, provider=name, upstream=upstream, kind=kind)
+
+
+def _not_ready(name: str, kind: Kind, error: GatewayError) -> None:
+    """Whoever asks for its models is told the same; the other providers serve."""
+    log.warning("provider %r is not ready for %s: %s", name, kind, error.message)
 
 
 async def _finished(
@@ -226,27 +243,3 @@ async def _metered(spoken: AsyncIterator[StreamEvent], meter: Meter) -> AsyncIte
 
 def _upstream_speech(request: SpeechRequest, target: Target) -> SpeechRequest:
     return replace(request, model=target.model.upstream, voice=target.voice, options=target.model.options)
-
-
-def _check_chat(request: ChatRequest, provider: ChatProvider, most_characters: int) -> None:
-    """Refuse what the provider cannot do before it is asked. Raises InvalidRequest, Unsupported or PayloadTooLarge."""
-    if not request.messages:
-        raise InvalidRequest("The request has no messages; send at least one.", param="messages")
-    size = sum(len(part.text) for message in request.messages for part in message.parts if isinstance(part, Text))
-    if size > most_characters:
-        raise PayloadTooLarge(
-            f"The prompt has {size} characters; at most {most_characters} are taken.", param="messages"
-        )
-    able = provider.capabilities
-    has_image = any(isinstance(part, Image) for message in request.messages for part in message.parts)
-    refused = [
-        word
-        for word, asked, can in (
-            ("tools", bool(request.tools), able.tools),
-            ("images", has_image, able.images),
-            ("response_format", request.response_format is not None, able.response_format),
-        )
-        if asked and not can
-    ]
-    if refused:
-        raise Unsupported(f"Model {request.model or 'default'!r} cannot use {' or '.join(refused)}.", param=refused[0])

@@ -82,7 +82,10 @@ class ProviderRow(_Strict):
 
 
 class ModelRow(_Strict):
-    """One row of `models:`: a public model id and where it leads. `voice` is a speech model's default voice."""
+    """One row of `models:`: a public model id and where it leads. `voice` is a speech model's default voice.
+
+    `served_model` is the name that a container behind a SageMaker endpoint wants to hear (vLLM checks it).
+    """
 
     id: str = Field(min_length=1)
     provider: str
@@ -90,11 +93,12 @@ class ModelRow(_Strict):
     kind: Kind = "chat"
     dialect: Dialect | None = None
     voice: str | None = None
+    served_model: str | None = None
 
     @property
     def options(self) -> dict[str, Any]:
         """What an adapter may want to know of this row (`ChatRequest.options`)."""
-        return self.model_dump(include={"dialect", "voice"}, exclude_none=True)
+        return self.model_dump(include={"dialect", "voice", "served_model"}, exclude_none=True)
 
 
 class Limits(_Strict):
@@ -128,20 +132,30 @@ class LambdaSettings(_Strict):
     require_sha256: bool = False
 
 
+def _regular_expressions(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+    return patterns
+
+
 class ConnectorSettings(_Strict):
     """Where an ML Commons connector may lead; the base_url of every provider row is trusted as well."""
 
     trusted_endpoints: tuple[str, ...] = (r"^https://api\.openai\.com/.*$",)
 
-    @field_validator("trusted_endpoints")
-    @classmethod
-    def _compile(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
-        return patterns
+    _compile = field_validator("trusted_endpoints")(_regular_expressions)
+
+
+class WebhookSettings(_Strict):
+    """Where a prediction's webhooks may go: nowhere until a pattern trusts the target's whole URL."""
+
+    trusted_endpoints: tuple[str, ...] = ()
+    allow_loopback: bool = False
+
+    _compile = field_validator("trusted_endpoints")(_regular_expressions)
 
 
 DEFAULT_PROVIDERS = (ProviderRow(name="local", type="local"),)
@@ -177,6 +191,9 @@ class Settings(BaseSettings):
     limits: Limits = Limits()
     local: LocalSettings = LocalSettings()
     connectors: ConnectorSettings = ConnectorSettings()
+    webhooks: WebhookSettings = WebhookSettings()
+    webhook_secret: SecretStr | None = Field(default=None, validation_alias=_named("POLYWIRE_WEBHOOK_SECRET"))
+    public_url: str | None = Field(default=None, validation_alias=_named("POLYWIRE_PUBLIC_URL"), pattern=r"^https?://")
     function_url: LambdaSettings = Field(
         default=LambdaSettings(), validation_alias=AliasChoices("lambda", "function_url", "POLYWIRE__LAMBDA")
     )
@@ -262,6 +279,7 @@ def _sections() -> dict[str, type[BaseModel]]:
         "local": LocalSettings,
         "lambda": LambdaSettings,
         "connectors": ConnectorSettings,
+        "webhooks": WebhookSettings,
     }
 
 

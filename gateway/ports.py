@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -76,7 +77,7 @@ Provider = ChatProvider | SpeechProvider | TranscriptionProvider
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A stored JSON value. `version` rises with every change; `owner` is the hashed id of the key that created it."""
+    """A stored value. `version` rises with every change; `owner` is the hashed id of the key that created it."""
 
     key: str
     value: bytes
@@ -85,41 +86,72 @@ class Document:
     created_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class LogPage:
+    """Some entries of a log with their positions (from 1).
+
+    `last` is the log's last position, 0 when there is no such log. `ended`: it is closed and these reach its end.
+    """
+
+    entries: Sequence[tuple[int, bytes]]
+    last: int
+    ended: bool
+
+
 class Store(Protocol):
     """State that outlives a request, shared by all workers (and, on Redis, by all replicas).
 
-    Documents are values by kind and key. Logs are append-only event lists that can be read while they grow. Signals
-    reach every worker's subscribers within 100 ms and are lost when nobody listens. Times are in Unix seconds.
+    Documents are values by kind and key. Logs are append-only lists that can be read while they grow. Signals reach
+    every worker's subscribers within 100 ms and are lost when nobody listens. Times are in Unix seconds; what has
+    expired is as good as deleted. Every method may raise a GatewayError of status 503 when the store does not answer.
     """
 
     async def put(self, kind: str, key: str, value: bytes, *, owner: str, ttl: float | None = None) -> Document:
         """Create or replace a document, forgotten after `ttl` seconds."""
         ...
 
-    async def get(self, kind: str, key: str) -> Document | None: ...
-
-    async def replace(self, kind: str, key: str, value: bytes, *, version: int) -> Document | None:
-        """Change a document only if it still has `version`; None when it has not: of two racers one wins."""
+    async def add(self, kind: str, key: str, value: bytes, *, owner: str, ttl: float | None = None) -> Document | None:
+        """Create a document only if there is none; None when there is: of two racers one wins."""
         ...
 
-    async def delete(self, kind: str, key: str) -> bool: ...
+    async def get(self, kind: str, key: str) -> Document | None: ...
+
+    async def replace(
+        self, kind: str, key: str, value: bytes, *, version: int, ttl: float | None = None
+    ) -> Document | None:
+        """Change a document only if it still has `version`; None when it has not. `ttl` None keeps its expiry."""
+        ...
+
+    async def delete(self, kind: str, key: str) -> bool:
+        """Whether there was such a document."""
+        ...
 
     async def list(self, kind: str, *, owner: str | None, limit: int, before: str | None = None) -> Sequence[Document]:
         """The newest documents first, older than the document `before` if given; every owner's when `owner` is None."""
         ...
 
     async def append(self, log: str, entries: Sequence[bytes], *, last: bool = False, ttl: float | None = None) -> int:
-        """Add entries; gives the last one's position (from 1). `last` closes the log; a closed one raises Conflict."""
+        """Add at least one entry; gives the last one's position. `last` closes the log; a closed one raises Conflict.
+
+        `ttl` sets when the whole log is forgotten; None keeps it as it was, at first for ever.
+        """
+        ...
+
+    async def read(self, log: str, after: int = 0, limit: int = 200) -> LogPage:
+        """The entries after position `after` that are there now."""
         ...
 
     def follow(self, log: str, after: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Every entry after position `after`, then more as they come, until the log is closed. No gap, no double."""
+        """Every entry after position `after`, then more as they come, until the log is closed. No gap, no double.
+
+        A log that has not begun is waited for; one that expires while it is read raises NotFound.
+        """
         ...
 
     async def signal(self, channel: str, message: bytes) -> None: ...
 
-    def signals(self, channel: str) -> AsyncGenerator[bytes, None]:
-        """Messages sent to `channel` from now on."""
+    def signals(self, channel: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Messages sent to `channel` from the moment the context is entered."""
         ...
 
     async def aclose(self) -> None: ...

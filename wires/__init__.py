@@ -13,14 +13,18 @@ from starlette.responses import Response
 
 from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
-from wires import generate, openai, playground, sagemaker, websocket
+from gateway.ports import Store
+from gateway.predictions import Predictions
+from wires import generate, openai, playground, replicate, sagemaker, websocket
 from wires.base import Wire
+from wires.stopping import on_stop
 
-WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, *sagemaker.WIRES, openai.WIRE)
+WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, *sagemaker.WIRES, replicate.WIRE, openai.WIRE)
 """The first wire whose `paths` match a path owns it."""
 ROUTERS: tuple[APIRouter, ...] = (
     *websocket.ROUTERS,
     *sagemaker.ROUTERS,
+    *replicate.ROUTERS,
     *openai.ROUTERS,
     playground.router,
 )
@@ -31,21 +35,30 @@ def wire_of(path: str) -> Wire:
     return next((wire for wire in WIRES if wire.paths.fullmatch(path)), generate.WIRE)
 
 
-def create_app(gateway: Gateway) -> FastAPI:
-    """The FastAPI application with every wire's routes; it closes the gateway when it ends."""
+def create_app(gateway: Gateway, store: Store) -> FastAPI:
+    """The FastAPI application with every wire's routes; it runs the predictions, and closes all when it ends."""
+    predictions = Predictions(store, gateway.settings.limits)
+    webhooks = replicate.Webhooks(gateway.settings, store, predictions)
+    predictions.observers.append(webhooks.deliver)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         warming = asyncio.create_task(gateway.warm())
         try:
-            yield
+            async with predictions.serving():
+                with on_stop(predictions.drain_soon):
+                    yield
         finally:
             warming.cancel()
             await asyncio.wait([warming])
             await gateway.aclose()
+            await store.aclose()
 
     app = FastAPI(title="Polywire", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.gateway = gateway
+    app.state.store = store
+    app.state.predictions = predictions
+    app.state.webhooks = webhooks
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(GatewayError, _gateway_error)

@@ -22,8 +22,8 @@ from gateway.config import Settings
 from gateway.errors import Forbidden, GatewayError, Unauthorized
 from wires.base import Wire
 
-OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/.*)?|v1/streams/[^/]+)")
-"""Health, the page (which holds nothing) and Replicate's stream URLs, which are unguessable capabilities."""
+OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/.*)?|v1/(streams|files)/[^/]+)")
+"""Health, the page (which holds nothing) and Replicate's stream and file URLs, which are unguessable capabilities."""
 KEY_PROTOCOL = "openai-insecure-api-key."
 SIGV4 = re.compile(r"AWS4-HMAC-SHA256 .*?Credential=([^/,\s]+)/")
 
@@ -41,10 +41,11 @@ class AuthMiddleware:
             await self.app(scope, receive, send)
             return
         try:
-            self.policy.admit(scope)
+            owner = self.policy.admit(scope)
         except GatewayError as error:
             await self._refuse(error, scope, receive, send)
             return
+        scope.setdefault("state", {})["owner"] = owner
         await self.app(scope, receive, send)
 
     async def _refuse(self, error: GatewayError, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,13 +69,16 @@ class Policy:
         self._has_keys = bool(settings.api_keys)
         self._origins = settings.origins
 
-    def admit(self, scope: Scope) -> None:
-        """Raise unless this request may go on."""
+    def admit(self, scope: Scope) -> str:
+        """The owner of what this request creates: its key's hashed id, empty where keys are not asked for.
+
+        Raises Unauthorized or Forbidden unless the request may go on.
+        """
         headers = Headers(scope=scope)
         if scope["type"] == "websocket":
             self._check_origin(headers)
         if self._open or OPEN_PATHS.fullmatch(scope["path"]) or _preflight(scope, headers):
-            return
+            return ""
         if not self._has_keys:
             if not _is_loopback(scope):
                 raise Unauthorized(
@@ -82,12 +86,14 @@ class Policy:
                     "set POLYWIRE_API_KEYS (or POLYWIRE_AUTH=none to open it on purpose).",
                     code="no_keys_configured",
                 )
-            return
+            return ""
         keys = list(credentials(headers))
         if not keys:
             raise Unauthorized("No API key was sent; send it as 'Authorization: Bearer <key>'.", code="missing_api_key")
-        if not any(self._known(key) for key in keys):
+        known = next((key for key in keys if self._known(key)), None)
+        if known is None:
             raise Unauthorized("The API key is not valid.", code="invalid_api_key")
+        return _hash(known).hex()[:32]
 
     def _known(self, key: str) -> bool:
         offered = _hash(key)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from fastapi import Request
 from starlette.responses import Response
@@ -22,7 +22,6 @@ from gateway.config import Limits
 from gateway.errors import GatewayError
 from gateway.events import Failed, StreamEvent
 from gateway.patience import Waited, WaitLimit
-from gateway.streams import EventStream
 from gateway.telemetry import current_request
 
 Frame = TypeVar("Frame", covariant=True)
@@ -50,7 +49,7 @@ class Wire:
         return self.render(error)
 
 
-Open = Callable[[], AbstractAsyncContextManager[EventStream[Any]]]
+Open = Callable[[], AbstractAsyncContextManager[AsyncIterator[StreamEvent]]]
 
 SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
@@ -59,6 +58,12 @@ def gateway_of(request: Request) -> Gateway:
     """The Gateway that the composition root put on the application."""
     gateway: Gateway = request.app.state.gateway
     return gateway
+
+
+def owner_of(request: Request) -> str:
+    """Whose request this is: the hashed id of its key, empty where keys are not asked for."""
+    owner: str = getattr(request.state, "owner", "")
+    return owner
 
 
 def retry_headers(error: GatewayError) -> dict[str, str]:

@@ -15,7 +15,7 @@ from gateway.errors import InvalidRequest, NotFound, Truncated, UpstreamError
 from gateway.events import AudioDelta, AudioFormat, AudioStart
 from gateway.request import SpeechRequest
 from tests.aws.account import at, audio_of, boto_client, events, read_all, row
-from tests.upstreams.aws_fake import PCM, audio
+from tests.upstreams.aws_fake import PCM, audio, refusal
 from tests.upstreams.byte_server import ByteServer, Framing, serving
 from tests.upstreams.cutting import one_byte_each
 
@@ -47,6 +47,16 @@ def test_voices() -> None:
     assert ask(voice="Brian", options={"voice": "Jihye"})["VoiceId"] == "Brian"
     assert ask(voice="VoiceOf2030")["VoiceId"] == "VoiceOf2030"
     assert all(ask(model=engine)["VoiceId"] in VOICES for engine in ("standard", "neural", "long-form", "generative"))
+
+
+@pytest.mark.parametrize(("voice", "named"), [("VoiceOf2030", True), ("seoyeon", False)])
+async def test_a_voice_that_polly_refuses_is_named_with_those_that_there_are(voice: str, named: bool) -> None:
+    said = refusal(400, "ValidationException", {"message": "1 validation error detected"})
+    async with serving(said) as server, at(server, "polly") as polly:
+        _, error = await read_all(events(polly, voice=voice))
+    assert isinstance(error, InvalidRequest)
+    assert error.param == ("voice" if named else None)
+    assert ("VoiceOf2030" in error.message and "Seoyeon" in error.message) is named
 
 
 def test_an_engine_that_does_not_exist_is_named_with_those_that_do() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from adapters.sagemaker_dialects import ContainerDecoder, lmi_body, openai_body, tgi_body
 from adapters.special_tokens import SPECIAL_TOKENS, SpecialTokens
+from gateway.config import ModelRow
 from gateway.errors import GatewayError, InvalidRequest, RateLimited, Truncated, Unsupported, UpstreamError
 from gateway.events import FinishReason, ReasoningDelta, ToolCallDelta, Usage
 from gateway.request import ChatRequest, Image, Message, Role, Sampling, Text, Tool, text_message
@@ -212,6 +213,11 @@ def test_the_messages_body_is_the_one_that_tgi_knows() -> None:
         "stream": True,
     }
     assert expected.items() <= body.items()
+
+
+def test_a_container_that_checks_its_name_is_told_it() -> None:
+    row = ModelRow(id="a", provider="p", upstream="endpoint", served_model="Qwen/Qwen3-8B")
+    assert openai_body(chat("hi", options=row.options))["model"] == "Qwen/Qwen3-8B"
 
 
 def test_generate_bodies() -> None:

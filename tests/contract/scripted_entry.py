@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from adapters.scripted import ScriptedChat, Silence, Step
 from gateway.config import ProviderRow, Settings
-from gateway.errors import GatewayError, Truncated, UpstreamError
+from gateway.errors import GatewayError, Truncated, UpstreamError, error_class
 from gateway.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
 from tests.contract.entry import MODEL, STATUSES, ProviderEntry, Running
 from tests.contract.scenario import Refusal, Scenario
@@ -50,10 +50,8 @@ def _steps(scenario: Scenario) -> Iterator[Step]:
 
 def _refused(refusal: Refusal) -> GatewayError:
     wait = refusal.headers.get("retry-after")
-    return GatewayError(
+    return error_class(STATUSES[refusal.status])(
         f"The upstream answered {refusal.status}.",
-        status=STATUSES[refusal.status],
-        retryable=refusal.status in (429, 503),
         retry_after=float(wait) if wait else None,
     )
 

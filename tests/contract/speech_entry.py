@@ -21,8 +21,8 @@ PCM = bytes(range(256))
 
 @dataclass(frozen=True, slots=True)
 class SpeechEntry:
-    """`rate` is the true rate of the audio. `row` makes the row for a fake's URL and `refused` its error answer; without
-    `over_http` the voice is this process's own and its audio is not compared."""
+    """`rate` is the true rate of the audio. `row` makes the row for a fake's URL and `refused` its error answer;
+    without `over_http` the voice is this process's own and its audio is not compared."""
 
     name: str
     row: Callable[[str], ProviderRow]

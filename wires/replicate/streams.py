@@ -1,0 +1,77 @@
+"""`GET urls.stream`: a prediction's events, for whoever holds its URL, from the first or after `Last-Event-ID`."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from gateway.prediction import Prediction
+from gateway.predictions import Predictions
+from wires.base import StreamResponse, gateway_of
+from wires.replicate.encoder import KEEPALIVE, EventEncoder
+from wires.replicate.errors import WIRE
+
+router = APIRouter(tags=["Replicate"])
+
+CORS = {
+    "access-control-allow-origin": "*",
+    "access-control-allow-headers": "authorization, cache-control, last-event-id",
+    "access-control-allow-methods": "GET",
+    "access-control-max-age": "86400",
+}
+HEADERS = CORS | {"cache-control": "no-store", "x-accel-buffering": "no"}
+EVENT_STREAM = "text/event-stream; charset=utf-8"
+TIMED_OUT = b":408: 408 Request Timeout\n\n"
+
+
+@router.get("/v1/streams/{token}")
+async def stream(request: Request, token: str) -> Response:
+    """The events of the prediction that `token` opens; the comment `:408:` when there is none any more."""
+    prediction = await predictions_of(request).with_token(token)
+    if prediction is None or prediction.kind != "chat":
+        return Response(TIMED_OUT, media_type=EVENT_STREAM, headers=HEADERS)
+    return await stream_response(request, prediction)
+
+
+@router.options("/v1/streams/{token}")
+async def preflight(token: str) -> Response:
+    """Any page may read a stream whose URL it knows."""
+    return Response(status_code=204, headers=CORS)
+
+
+async def stream_response(request: Request, prediction: Prediction) -> Response:
+    """The events after `Last-Event-ID`. After the last one there is nothing to come: 204 ends a browser's reconnecting.
+
+    An id that is not this prediction's means the start, which loses nothing.
+    """
+    predictions = predictions_of(request)
+    created = int(prediction.created_at)
+    after = _last_event(request.headers.get("last-event-id", ""), created)
+    if after >= 0:
+        seen = EventEncoder(created)
+        for event in await predictions.recorded(prediction):
+            for _ in seen.encode(event):
+                pass
+        if prediction.over and after == seen.count - 1:
+            return Response(status_code=204, headers=CORS)
+        after = after if after < seen.count else -1
+    return StreamResponse(
+        WIRE,
+        lambda: predictions.follow(prediction),
+        EventEncoder(created, after),
+        limits=gateway_of(request).settings.limits,
+        media_type=EVENT_STREAM,
+        headers=HEADERS,
+        keepalive=KEEPALIVE,
+    )
+
+
+def predictions_of(request: Request) -> Predictions:
+    """The predictions that the application serves."""
+    found: Predictions = request.app.state.predictions
+    return found
+
+
+def _last_event(id: str, created: int) -> int:
+    prefix, _, number = id.partition(":")
+    return int(number) if prefix == str(created) and number.isdecimal() and len(number) < 10 else -1
