@@ -109,16 +109,14 @@ def _lmi(scenario: Scenario) -> Events:
 
 
 def _sagemaker(dialect: Dialect, events: Callable[[Scenario], Events], **more: Any) -> ProviderEntry:
-    row = _row("sagemaker", dialect=dialect)
-    able = frozenset({"http"}) | more.pop("able", frozenset())
-    return ProviderEntry(f"sagemaker-{dialect}", over_http(row, _invoked(events)), row, able=able, **more)
+    return over_http(f"sagemaker-{dialect}", _row("sagemaker", dialect=dialect), _invoked(events), **more)
 
 
-BEDROCK = ProviderEntry(
+BEDROCK = over_http(
     "bedrock",
-    over_http(_row("bedrock"), _converse),
     _row("bedrock"),
-    able=frozenset({"reasoning", "tools", "http"}),
+    _converse,
+    able=frozenset({"reasoning", "tools"}),
     reasons=frozenset({FinishReason.STOP, FinishReason.LENGTH, FinishReason.CONTENT_FILTER}),
 )
 SAGEMAKER = (

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 from adapters import build
 from gateway.config import ProviderRow, Settings
@@ -20,6 +20,9 @@ CANARY = "sk-canary-0123456789"
 CANARY_ENV = "CONTRACT_CANARY_KEY"
 MODEL = "m"
 STATUSES = {400: 400, 401: 502, 402: 502, 403: 502, 404: 404, 429: 429, 500: 502, 503: 503}
+
+Routes = Callable[[Scenario, str], Mapping[str, Route]]
+"""The fake's routes for a scenario and the fake's URL, that of the stream first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,9 @@ class ProviderEntry:
     """How one provider takes part.
 
     `able` names what it can show: `reasoning`, `tools`; `http` for one whose upstream is a ByteServer. `row` makes the
-    row for a fake's URL, where a row has one. `reasons` are the finish reasons that it knows; `usage` is what it tells
-    of the tokens, None for nothing; `statuses` is what each status of the upstream becomes; `tried_again` are those
-    after which it may be asked anew.
+    row for a fake's URL and `routes` are the fake's, where it has one. `reasons` are the finish reasons that it knows;
+    `usage` is what it tells of the tokens, None for nothing; `statuses` is what each status of the upstream becomes;
+    `tried_again` are those after which it may be asked anew.
     """
 
     name: str
@@ -71,16 +74,13 @@ class ProviderEntry:
     statuses: Mapping[int, int] = field(default_factory=lambda: STATUSES)
     tried_again: tuple[int, ...] = (503, 429)
     model: str = MODEL
-
-
-Routes = Callable[[Scenario, str], Mapping[str, Route]]
-"""The fake's routes for a scenario and the fake's URL, that of the stream first."""
+    routes: Routes | None = None
 
 
 def over_http(
-    row: Callable[[str], ProviderRow], routes: Routes, *, model: str = MODEL
-) -> Callable[[Scenario], AbstractAsyncContextManager[Running]]:
-    """`start` of a provider that reaches its upstream over HTTP. `row` gets the fake's URL."""
+    name: str, row: Callable[[str], ProviderRow], routes: Routes, *, model: str = MODEL, **more: Any
+) -> ProviderEntry:
+    """The entry of a provider that reaches its upstream over HTTP. `row` gets the fake's URL."""
 
     @asynccontextmanager
     async def start(scenario: Scenario) -> AsyncIterator[Running]:
@@ -92,7 +92,8 @@ def over_http(
             finally:
                 await provider.aclose()
 
-    return start
+    able = frozenset({"http"}) | more.pop("able", frozenset())
+    return ProviderEntry(name, start, row, able, model=model, routes=routes, **more)
 
 
 def running(provider: ChatProvider, server: ByteServer, model: str = MODEL) -> Running:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gateway.config import ProviderRow
 from gateway.events import FinishReason
-from tests.contract.entry import CANARY_ENV, ProviderEntry, over_http
+from tests.contract.entry import CANARY_ENV, over_http
 from tests.contract.scenario import Refusal, Scenario
 from tests.upstreams.byte_server import Answer, Route, json_answer
 from tests.upstreams.openai_streams import DONE, call, chunk, usage
@@ -55,10 +55,10 @@ def refused(refusal: Refusal) -> Answer:
     return json_answer(body, refusal.status, **headers)
 
 
-ENTRY = ProviderEntry(
+ENTRY = over_http(
     "openai",
-    over_http(row, routes),
     row,
-    able=frozenset({"reasoning", "tools", "http"}),
+    routes,
+    able=frozenset({"reasoning", "tools"}),
     reasons=frozenset({FinishReason.STOP, FinishReason.LENGTH, FinishReason.CONTENT_FILTER}),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.config import ProviderRow
 from gateway.events import FinishReason
-from tests.contract.entry import CANARY_ENV, ProviderEntry, over_http
+from tests.contract.entry import CANARY_ENV, over_http
 from tests.contract.scenario import Refusal, Scenario
 from tests.upstreams.byte_server import Answer, Route, json_answer
 from tests.upstreams.replicate_fake import DONE, FAILED, ID, output
@@ -41,6 +41,9 @@ def _replicate(scenario: Scenario, url: str) -> Mapping[str, Route]:
     )
     prediction = {
         "id": ID,
+        "model": "owner/name",
+        "version": "hidden",
+        "input": {},
         "status": "starting",
         "output": None,
         "urls": {"stream": f"{url}/v1/streams/3kq9"},
@@ -101,22 +104,20 @@ def _data(value: Mapping[str, Any]) -> bytes:
     return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
 
 
-_REPLICATE = _row("replicate", api_key_env=CANARY_ENV)
-_COG = _row("cog", api_key_env=CANARY_ENV)
-_OPENSEARCH = _row("opensearch", username_env="CONTRACT_USER", password_env=CANARY_ENV)
-HTTP = frozenset({"http"})
-
-REPLICATE = ProviderEntry(
+REPLICATE = over_http(
     "replicate",
-    over_http(_REPLICATE, _replicate, model="owner/name"),
-    _REPLICATE,
-    able=HTTP,
+    _row("replicate", api_key_env=CANARY_ENV),
+    _replicate,
     reasons=STOP,
     # A prediction whose creation failed in any other way may have been made, and billed.
     tried_again=(429, 429),
     model="owner/name",
 )
-COG = ProviderEntry("cog", over_http(_COG, _cog), _COG, able=HTTP, reasons=STOP)
-OPENSEARCH = ProviderEntry(
-    "opensearch", over_http(_OPENSEARCH, _opensearch), _OPENSEARCH, able=HTTP, reasons=STOP, usage=None
+COG = over_http("cog", _row("cog", api_key_env=CANARY_ENV), _cog, reasons=STOP)
+OPENSEARCH = over_http(
+    "opensearch",
+    _row("opensearch", username_env="CONTRACT_USER", password_env=CANARY_ENV),
+    _opensearch,
+    reasons=STOP,
+    usage=None,
 )

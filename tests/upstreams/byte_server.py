@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from tests.upstreams.http_request import Request, parse_request
 
@@ -178,8 +178,8 @@ class _Connection(asyncio.Protocol):
         self._request: Request | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # No isinstance: uvloop's transports are of another family.
+        self._transport = cast(asyncio.Transport, transport)
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
