@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import boto3
@@ -38,7 +39,8 @@ Read = Callable[[], Awaitable[int]]
 """Reads one stream to its end and gives the number of its tokens."""
 
 
-async def adapter(name: str, url: str, _streams: int) -> Read:
+@asynccontextmanager
+async def adapter(name: str, url: str) -> AsyncIterator[Read]:
     """Our own."""
     entry = next(entry for entry in ENTRIES if entry.name == name)
     assert entry.row is not None
@@ -48,7 +50,8 @@ async def adapter(name: str, url: str, _streams: int) -> Read:
     async def read() -> int:
         return sum([isinstance(event, TextDelta) async for event in provider.stream(request)])
 
-    return read
+    yield read
+    await provider.aclose()
 
 
 async def openai_package(url: str, _streams: int) -> Read:
@@ -156,8 +159,16 @@ PLAIN: dict[str, tuple[str, Callable[[str, int], Awaitable[Read]]]] = {
 
 
 async def main(reader: str, name: str, url: str, streams: int, tokens: int) -> None:
-    """Read, and print the CPU microseconds of a token."""
-    read = await (adapter(name, url, streams) if reader == "adapter" else PLAIN[name][1](url, streams))
+    """Read as that reader does."""
+    if reader == "adapter":
+        async with adapter(name, url) as read:
+            await measure(read, name, streams, tokens)
+    else:
+        await measure(await PLAIN[name][1](url, streams), name, streams, tokens)
+
+
+async def measure(read: Read, name: str, streams: int, tokens: int) -> None:
+    """Print the CPU microseconds of a token."""
     assert await read() == tokens
     began = time.process_time()
     counts = await asyncio.gather(*(read() for _ in range(streams)))

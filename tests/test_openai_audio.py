@@ -17,9 +17,26 @@ from adapters.openai_speech import OpenAISpeech
 from adapters.openai_transcription import OpenAITranscription
 from gateway.config import ProviderRow, Settings
 from gateway.errors import GatewayError, Truncated, UpstreamError
-from gateway.events import AudioDelta, AudioEvent, AudioFormat, AudioStart, Finished, FinishReason, TextDelta, Usage
+from gateway.events import (
+    AudioDelta,
+    AudioEvent,
+    AudioFormat,
+    AudioStart,
+    Finished,
+    FinishReason,
+    TextDelta,
+    Usage,
+)
 from gateway.request import SpeechRequest, TranscriptionRequest
-from tests.upstreams.byte_server import Act, Answer, ByteServer, Framing, Route, Step, json_answer
+from tests.upstreams.byte_server import (
+    Act,
+    Answer,
+    ByteServer,
+    Framing,
+    Route,
+    Step,
+    json_answer,
+)
 
 SPEECH, TRANSCRIPTION = "/v1/audio/speech", "/v1/audio/transcriptions"
 PCM = bytes(range(256)) * 20
@@ -31,7 +48,7 @@ HEARD = TranscriptionRequest("stt", PCM, 16_000)
 @pytest.fixture(autouse=True)
 def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUDIO_KEY", CANARY)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody-else")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary-of-somebody-else")
 
 
 def row(url: str) -> ProviderRow:

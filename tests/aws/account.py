@@ -17,12 +17,22 @@ from gateway.config import ProviderRow, ProviderType, Settings
 from gateway.errors import GatewayError
 from gateway.events import AudioDelta, Finished, TextDelta
 from gateway.request import ChatRequest, Role, SpeechRequest, text_message
-from tests.upstreams.aws_fake import CONVERSE_TEXT, PCM, TGI_3, audio, chat_chunk, part, parts, stream, text_delta
+from tests.upstreams.aws_fake import (
+    CONVERSE_TEXT,
+    PCM,
+    TGI_3,
+    audio,
+    chat_chunk,
+    part,
+    parts,
+    stream,
+    text_delta,
+)
 from tests.upstreams.byte_server import Answer, ByteServer, Step, serving
 
-ACCESS_KEY = "AKIDCANARYCANARY"
-SECRET_KEY = "canary/secret/key"
-SESSION_TOKEN = "canary+session+token"
+ACCESS_KEY = "sk-canary-access-key"
+SECRET_KEY = "sk-canary/secret/key"
+SESSION_TOKEN = "sk-canary+session+token"
 CANARIES = (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN)
 
 Event = TypeVar("Event")

@@ -12,7 +12,14 @@ from adapters.converse import REDACTED
 from adapters.converse_stream import ConverseDecoder
 from adapters.event_stream import FrameDecoder
 from gateway.errors import GatewayError, InvalidRequest, Truncated, UpstreamError
-from gateway.events import FinishReason, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart, Usage
+from gateway.events import (
+    FinishReason,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    Usage,
+)
 from gateway.request import ChatRequest, Role, text_message
 from tests.aws.account import at, boto_client, events, finished, read_all, text_of
 from tests.upstreams.aws_fake import (

@@ -22,12 +22,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from adapters.aws_failures import code_word
 from gateway.config import ProviderType
 from gateway.errors import GatewayError, UpstreamError
-from tests.aws.account import CANARIES, KINDS, answer, at, events, provider, read_all, text_of
+from tests.aws.account import (
+    CANARIES,
+    KINDS,
+    answer,
+    at,
+    events,
+    provider,
+    read_all,
+    text_of,
+)
 from tests.upstreams.aws_fake import CONVERSE_TEXT, SENTENCE, refusal, stream
 from tests.upstreams.byte_server import ByteServer, serving
 
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-TOKEN = "bedrock-api-key-canary"
+TOKEN = "sk-canary-bedrock-api-key"
 each = pytest.mark.parametrize("kind", KINDS)
 
 

@@ -59,6 +59,7 @@ class Running:
 class ProviderEntry:
     """How one provider takes part.
 
+    `start` acts out a scenario; one that has a `row` takes fields of it as well.
     `able` names what it can show: `reasoning`, `tools`; `http` for one whose upstream is a ByteServer. `row` makes the
     row for a fake's URL and `routes` are the fake's, where it has one. `reasons` are the finish reasons that it knows;
     `usage` is what it tells of the tokens, None for nothing; `statuses` is what each status of the upstream becomes;
@@ -66,7 +67,7 @@ class ProviderEntry:
     """
 
     name: str
-    start: Callable[[Scenario], AbstractAsyncContextManager[Running]]
+    start: Callable[..., AbstractAsyncContextManager[Running]]
     row: Callable[[str], ProviderRow] | None = None
     able: frozenset[str] = frozenset()
     reasons: frozenset[FinishReason] = frozenset({FinishReason.STOP, FinishReason.LENGTH})
@@ -83,10 +84,10 @@ def over_http(
     """The entry of a provider that reaches its upstream over HTTP. `row` gets the fake's URL."""
 
     @asynccontextmanager
-    async def start(scenario: Scenario) -> AsyncIterator[Running]:
+    async def start(scenario: Scenario, **fields: Any) -> AsyncIterator[Running]:
         async with ByteServer({}) as server:
             server.routes.update(routes(scenario, server.url))
-            provider = cast(ChatProvider, build(row(server.url), "chat", Settings()))
+            provider = cast(ChatProvider, build(row(server.url).model_copy(update=fields), "chat", Settings()))
             try:
                 yield running(provider, server, model)
             finally:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from tests.contract import aws_entries, local_entry, openai_entry, remote_entries, scripted_entry
+from tests.contract import (
+    aws_entries,
+    local_entry,
+    openai_entry,
+    remote_entries,
+    scripted_entry,
+)
 
 ENTRIES = (
     scripted_entry.ENTRY,

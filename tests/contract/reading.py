@@ -31,6 +31,11 @@ def able(*words: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("entry", chosen, ids=lambda entry: entry.name)
 
 
+with_row = pytest.mark.parametrize(
+    "entry", [entry for entry in ENTRIES if entry.row is not None], ids=lambda entry: entry.name
+)
+
+
 @asynccontextmanager
 async def opened(running: Running, patience: Patience = PATIENCE) -> AsyncIterator[EventStream[Any]]:
     provider, request = running.provider, ChatRequest(running.model, QUESTION)

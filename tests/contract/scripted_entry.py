@@ -9,7 +9,13 @@ from contextlib import asynccontextmanager
 from adapters.scripted import ScriptedChat, Silence, Step
 from gateway.config import ProviderRow, Settings
 from gateway.errors import GatewayError, Truncated, UpstreamError, error_class
-from gateway.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
+from gateway.events import (
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
 from tests.contract.entry import MODEL, STATUSES, ProviderEntry, Running
 from tests.contract.scenario import Refusal, Scenario
 from tests.upstreams.byte_server import Act

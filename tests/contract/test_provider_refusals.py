@@ -17,15 +17,10 @@ from gateway.errors import GatewayError, UpstreamTimeout
 from gateway.ports import ChatProvider
 from gateway.streams import Patience
 from tests.contract.entry import CANARY, ProviderEntry, running
-from tests.contract.providers import ENTRIES
-from tests.contract.reading import PATIENCE, SOON, able, every, opened, outcome
+from tests.contract.reading import PATIENCE, SOON, able, every, opened, outcome, with_row
 from tests.contract.scenario import Refusal, Scenario
 from tests.upstreams.byte_server import Act, Answer, ByteServer
 from tests.upstreams.certificates import self_signed
-
-with_row = pytest.mark.parametrize(
-    "entry", [entry for entry in ENTRIES if entry.row is not None], ids=lambda entry: entry.name
-)
 
 
 @every
@@ -177,3 +172,14 @@ async def test_a_longer_pause_is_the_callers_to_keep(entry: ProviderEntry) -> No
         got = await outcome(started, replace(PATIENCE, retries=3))
     assert got.error is not None
     assert (got.error.status, got.error.retry_after) == (429, 60)
+
+
+@every
+async def test_the_whole_time_of_an_answer_is_not_bounded(entry: ProviderEntry) -> None:
+    scenario = Scenario(pieces=("word ",) * 12, pause=0.04)
+    loop = asyncio.get_running_loop()
+    async with entry.start(scenario) as started:
+        began = loop.time()
+        got = await outcome(started, Patience(first_event=0.4, idle=0.4))
+    assert (got.text, got.error) == (scenario.text, None)
+    assert loop.time() - began > 0.4

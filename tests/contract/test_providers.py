@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from gateway.completion import collect
 from gateway.events import Failed, FinishReason, TextDelta
 from tests.contract.entry import ProviderEntry
 from tests.contract.providers import ENTRIES
-from tests.contract.reading import PATIENCE, SOON, able, every, opened, outcome
+from tests.contract.reading import PATIENCE, SOON, able, every, opened, outcome, with_row
 from tests.contract.scenario import Call, Scenario
 from tests.upstreams.byte_server import Act, Framing
 
@@ -156,3 +157,31 @@ async def test_fifty_leavings_and_fifty_endings_leave_nothing_behind(entry: Prov
             await running.upstream.server.without_connections()
         assert threading.active_count() <= threads
         assert len(asyncio.all_tasks()) <= tasks
+
+
+@every
+async def test_a_stream_survives_the_ends_of_others(entry: ProviderEntry) -> None:
+    """They share one session, which is closed with the provider and not before."""
+    async with entry.start(Scenario(pause=0.02)) as running, opened(running) as first:
+        others = [asyncio.create_task(outcome(running)) for _ in range(2)]
+        async with opened(running) as left:
+            await anext(left)
+        assert [(await other).error for other in others] == [None, None]
+        assert "".join([event.text async for event in first if isinstance(event, TextDelta)]) == "Hello 안녕하세요 👋🏽"
+
+
+@able("http")
+async def test_more_streams_are_open_than_a_librarys_usual_hundred(entry: ProviderEntry) -> None:
+    async with entry.start(Scenario(pieces_before=1, then=Act.HANG)) as running, AsyncExitStack() as stack:
+        assert running.upstream is not None
+        streams = await asyncio.gather(*(stack.enter_async_context(opened(running)) for _ in range(120)))
+        assert len(running.upstream.server.connections) >= len(streams)
+
+
+@with_row
+async def test_more_streams_than_connections_wait_their_turn(entry: ProviderEntry) -> None:
+    async with entry.start(Scenario(), connections=2) as running:
+        assert running.upstream is not None
+        results = await asyncio.gather(*(outcome(running) for _ in range(8)))
+        assert [got.error for got in results] == [None] * 8
+        assert running.upstream.server.most_connections == 2

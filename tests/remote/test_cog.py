@@ -10,10 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import Cancelled, InvalidRequest, RateLimited, Truncated, UpstreamError, UpstreamUnavailable
+from gateway.errors import (
+    Cancelled,
+    InvalidRequest,
+    RateLimited,
+    Truncated,
+    UpstreamError,
+    UpstreamUnavailable,
+)
 from gateway.events import Finished, FinishReason, Usage
 from gateway.request import Role, Sampling, text_message
-from tests.remote.upstreams import EVENT_STREAM, TEXT, chat, outcome, provider_for, upstream
+from tests.remote.upstreams import (
+    EVENT_STREAM,
+    TEXT,
+    chat,
+    outcome,
+    provider_for,
+    upstream,
+)
 from tests.upstreams.byte_server import Act, Answer, json_answer
 from tests.upstreams.cog_server import MODEL, cog_server, health
 

@@ -6,10 +6,26 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import GatewayError, NotFound, RateLimited, UpstreamError, UpstreamTimeout
+from gateway.errors import (
+    GatewayError,
+    NotFound,
+    RateLimited,
+    UpstreamError,
+    UpstreamTimeout,
+)
 from gateway.events import Finished, FinishReason, Usage
 from gateway.request import ChatRequest, Role, Sampling, text_message
-from tests.remote.upstreams import EVENT_STREAM, HELLO, TEXT, chat, frame, outcome, provider_for, recorded, upstream
+from tests.remote.upstreams import (
+    EVENT_STREAM,
+    HELLO,
+    TEXT,
+    chat,
+    frame,
+    outcome,
+    provider_for,
+    recorded,
+    upstream,
+)
 from tests.upstreams.byte_server import Act, Answer, ByteServer, Request, json_answer
 
 MODEL = "/_plugins/_ml/models/AlI3QZcB-tBcnGSI1JlH"

@@ -9,9 +9,23 @@ from replicate.client import Client
 
 from adapters.replicate import RECONNECTS
 from adapters.replicate_target import trusted
-from gateway.errors import Cancelled, NotFound, Truncated, UpstreamError, UpstreamTimeout
+from gateway.errors import (
+    Cancelled,
+    NotFound,
+    Truncated,
+    UpstreamError,
+    UpstreamTimeout,
+)
 from gateway.events import Finished, FinishReason, Usage
-from tests.remote.upstreams import HELLO, KEY, TEXT, chat, outcome, provider_for, recorded
+from tests.remote.upstreams import (
+    HELLO,
+    KEY,
+    TEXT,
+    chat,
+    outcome,
+    provider_for,
+    recorded,
+)
 from tests.upstreams.byte_server import Act, Answer, ByteServer, Framing, json_answer
 from tests.upstreams.replicate_fake import (
     CANCELED,

@@ -7,7 +7,14 @@ import asyncio
 import pytest
 
 from gateway.config import ProviderType
-from tests.remote.upstreams import EVENT_STREAM, KINDS, TEXT, outcome, recorded, upstream
+from tests.remote.upstreams import (
+    EVENT_STREAM,
+    KINDS,
+    TEXT,
+    outcome,
+    recorded,
+    upstream,
+)
 from tests.upstreams.byte_server import Act, Answer
 from tests.upstreams.cutting import one_byte_each
 

@@ -19,7 +19,7 @@ from tests.upstreams.byte_server import Answer, ByteServer, Request, json_answer
 from tests.upstreams.replicate_fake import DONE, output, replicate_fake
 
 KINDS: tuple[ProviderType, ...] = ("replicate", "cog", "opensearch")
-KEY = "canary-4f1d9c77e0b2"
+KEY = "sk-canary-4f1d9c77e0b2"
 HELLO = ("Hello ", "안녕하세요", " ", "👋🏽", "\n\nbye")
 TEXT = "".join(HELLO)
 EVENT_STREAM = {"content-type": "text/event-stream"}

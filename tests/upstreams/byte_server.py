@@ -86,7 +86,7 @@ class ByteServer:
         self.requests: list[Request] = []
         self.connections: set[_Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
-        self.accepted = 0
+        self.accepted = self.most_connections = 0
         self.url = ""
         self._turns: dict[str, int] = {}
         self._tls = tls
@@ -155,6 +155,7 @@ class ByteServer:
         """A connection was accepted."""
         self.accepted += 1
         self.connections.add(connection)
+        self.most_connections = max(self.most_connections, len(self.connections))
         self._changed.set()
 
     def closed(self, connection: _Connection) -> None:
