@@ -13,7 +13,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -72,41 +72,55 @@ def boto3_client(service: Any, url: str, streams: int) -> Any:
 async def boto3_converse(url: str, streams: int) -> Read:
     client = boto3_client("bedrock-runtime", url, streams)
 
-    def read() -> int:
+    def texts() -> Iterator[str]:
         answer = client.converse_stream(modelId="m", messages=[{"role": "user", "content": [{"text": QUESTION}]}])
-        return sum("text" in event.get("contentBlockDelta", {}).get("delta", {}) for event in answer["stream"])
+        for event in answer["stream"]:
+            if text := event.get("contentBlockDelta", {}).get("delta", {}).get("text"):
+                yield text
 
-    return in_threads(read, streams)
+    return in_threads(texts, streams)
 
 
 async def boto3_invoke(url: str, streams: int) -> Read:
     client = boto3_client("sagemaker-runtime", url, streams)
     body = json.dumps({"messages": MESSAGES, "stream": True})
 
-    def read() -> int:
+    def texts() -> Iterator[str]:
         answer = client.invoke_endpoint_with_response_stream(
             EndpointName="m", Body=body, ContentType="application/json"
         )
-        count, rest = 0, b""
+        rest = b""
         for event in answer["Body"]:
             *lines, rest = (rest + event["PayloadPart"]["Bytes"]).split(b"\n")
             for line in lines:
                 if line.startswith(b"data:") and b"[DONE]" not in line:
                     choices = json.loads(line[5:])["choices"]
-                    count += bool(choices and choices[0]["delta"].get("content"))
-        return count
+                    if choices and (text := choices[0]["delta"].get("content")):
+                        yield text
 
-    return in_threads(read, streams)
+    return in_threads(texts, streams)
 
 
-def in_threads(read: Callable[[], int], streams: int) -> Read:
-    """A thread for each stream, since boto3 blocks."""
+def in_threads(texts: Callable[[], Iterator[str]], streams: int) -> Read:
+    """A thread for each stream, since boto3 blocks; its tokens go to the event loop, where a service sends them on."""
     pool = ThreadPoolExecutor(streams)
 
-    async def in_thread() -> int:
-        return await asyncio.get_running_loop().run_in_executor(pool, read)
+    async def read() -> int:
+        loop, queue = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
-    return in_thread
+        def hand_over() -> None:
+            for text in texts():
+                loop.call_soon_threadsafe(queue.put_nowait, text)
+            loop.call_soon_threadsafe(queue.put_nowait, None)
+
+        done = loop.run_in_executor(pool, hand_over)
+        count = 0
+        while await queue.get() is not None:
+            count += 1
+        await done
+        return count
+
+    return read
 
 
 async def replicate_package(url: str, _streams: int) -> Read:

@@ -80,9 +80,9 @@ async def test_whole_characters_of_any_plane_pass() -> None:
 
 def test_a_client_is_told_so_by_status(service: Service) -> None:
     body: dict[str, Any] = {"model": "echo", "messages": [{"role": "user", "content": HALF}], "stream": True}
-    request = Request(
-        f"{service.url}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
-    )
+    headers = {"content-type": "application/json"}
+    url, data = f"{service.url}/v1/chat/completions", json.dumps(body).encode()
+    request = Request(url, data, headers)  # noqa: S310 - loopback
     with pytest.raises(HTTPError) as refused:
         urlopen(request, timeout=10)  # noqa: S310 - loopback
     with refused.value as answer:

@@ -179,6 +179,8 @@ async def test_the_whole_time_of_an_answer_is_not_bounded(entry: ProviderEntry) 
     scenario = Scenario(pieces=("word ",) * 12, pause=0.04)
     loop = asyncio.get_running_loop()
     async with entry.start(scenario) as started:
+        # What a first request has to load counts for its first event.
+        await outcome(started)
         began = loop.time()
         got = await outcome(started, Patience(first_event=0.4, idle=0.4))
     assert (got.text, got.error) == (scenario.text, None)
