@@ -1,64 +1,102 @@
 """The Gateway: public model id -> provider and upstream id. This is what wires see of everything southbound.
 
-Providers are built when they are first needed (`gateway/providers.py`), or at the start by `warm`.
+It builds a provider when it is first needed and closes them all.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from gateway.callers import who_asks
 from gateway.checks import check_chat, check_text
-from gateway.config import Kind, ModelRow, ProviderRow, Settings
-from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, RateLimited
-from gateway.events import AudioDelta, AudioEvent, Failed, Finished, FinishReason, StreamEvent, Usage
-from gateway.ports import ChatProvider, SpeechProvider, TranscriptionProvider, Warmable
+from gateway.config import CONNECTOR, Kind, ModelRow, ProviderRow, Settings
+from gateway.connector import Connector
+from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, UpstreamTimeout
+from gateway.events import AudioEvent, Failed, Finished, FinishReason, StreamEvent
+from gateway.ports import (
+    ChatProvider,
+    ConnectorProvider,
+    SpeechProvider,
+    Store,
+    TranscriptionProvider,
+    Warmable,
+)
 from gateway.providers import Builder, Providers
+from gateway.registered import Registered
 from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
+from gateway.slots import Slots
 from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
+from gateway.speech_events import finished, metered
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
 
 log = logging.getLogger("polywire")
 
+CONNECTORS = ProviderRow(name=CONNECTOR, type=CONNECTOR, retries=0)
+"""The provider of every registered model."""
 DEFAULT_IDS: dict[Kind, str] = {"chat": "default", "speech": "voice", "transcription": "transcriber"}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a public model id leads. `voice` is the voice part of a speech id such as `voice/heart`."""
+    """Where a public model id leads. `voice` is the voice part of a speech id such as `voice/heart`.
+
+    A registered model leads through its `connector`.
+    """
 
     model: ModelRow
     provider: ProviderRow
     voice: str | None = None
+    connector: Connector | None = None
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What the adapter needs to know beside the request (`ChatRequest.options`)."""
+        options = self.model.options
+        return options if self.connector is None else {**options, CONNECTOR: self.connector}
 
 
 class Gateway:
-    """Opens streams on any configured model. One per worker; `aclose` closes every provider it built."""
+    """Opens streams on any configured or registered model. One per worker; `aclose` closes every provider it built."""
 
-    def __init__(self, settings: Settings, build: Builder) -> None:
+    def __init__(self, settings: Settings, build: Builder, store: Store | None = None) -> None:
         self.settings = settings
+        self.registered = Registered(store, settings) if store is not None else None
         self._rows = {row.name: row for row in settings.providers}
         self._models = {row.id: row for row in settings.models}
         self._providers = Providers(settings, build)
-        self._open = 0
-        self._busy_since = self._idle_since = time.time()
+        self._slots = Slots(settings.limits.streams)
 
     @property
     def activity(self) -> tuple[bool, float]:
         """Whether streams are at work, and since when that is so, in Unix seconds."""
-        return (True, self._busy_since) if self._open else (False, self._idle_since)
+        return self._slots.activity
 
     def models(self) -> Iterable[ModelRow]:
-        """Every model that a client may name, in the order of the configuration."""
+        """Every configured model that a client may name, in the order of the configuration."""
         return self._models.values()
 
+    async def all_models(self) -> list[ModelRow]:
+        """Every configured model, and those that were registered and that this caller may use.
+
+        While the store does not answer these are the configured ones.
+        """
+        rows = list(self._models.values())
+        if self.registered is not None:
+            try:
+                rows += [_registered_row(kept.id) for kept in await self.registered.models.all(who_asks())]
+            except GatewayError as error:
+                if error.code != "store_unavailable":
+                    raise
+        return rows
+
     def find(self, model_id: str | None, kind: Kind = "chat") -> Target:
-        """The target of `model_id`; None means this kind's default. Raises NotFound or InvalidRequest."""
+        """The target of a configured model; None means this kind's default. Raises NotFound or InvalidRequest."""
         wanted = model_id or DEFAULT_IDS[kind]
         row = self._models.get(wanted) or self._open_row(wanted, kind)
         if row is None:
@@ -72,13 +110,28 @@ class Gateway:
             raise InvalidRequest(f"Model {wanted!r} is a {row.kind} model, not a {kind} model.", param="model")
         return Target(row, self._rows[row.provider], row.voice)
 
+    async def resolve(self, model_id: str | None, kind: Kind = "chat") -> Target:
+        """The target of a configured model or of one that was registered. Raises GatewayError."""
+        try:
+            return self.find(model_id, kind)
+        except NotFound:
+            if self.registered is None or model_id is None or kind != "chat":
+                raise
+            connector = await self.registered.open(model_id, who_asks())
+            if connector is None:
+                raise
+        provider = CONNECTORS.model_copy(
+            update={"first_event_seconds": connector.patience(), "idle_seconds": connector.patience()}
+        )
+        return Target(_registered_row(model_id), provider, connector=connector)
+
     def find_voice(self, voice: str | None, model_id: str | None = None) -> Target:
         """The target of a voice: a speech model's id, `model/voice`, or a voice name of `model_id` or the default."""
         if voice and (row := self._models.get(voice)) is not None and row.kind == "speech":
             return self.find(voice, "speech")
-        if voice and model_id is None and "/" in voice:
+        if voice and "/" in voice:
             model, _, name = voice.rpartition("/")
-            if model in self._models:
+            if (row := self._models.get(model)) is not None and row.kind == "speech":
                 return replace(self.find(model, "speech"), voice=name)
         target = self.find(model_id, "speech")
         return replace(target, voice=voice) if voice else target
@@ -86,12 +139,33 @@ class Gateway:
     @asynccontextmanager
     async def chat(self, request: ChatRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
         """Open a chat stream: `async with gateway.chat(request, wire="openai") as events`."""
-        target = self.find(request.model or None)
+        target = await self.resolve(request.model or None)
         provider = cast(ChatProvider, await self._providers.get(target.provider, "chat"))
         check_chat(request, provider, self.settings.limits.prompt_characters)
-        upstream = replace(request, model=target.model.upstream, options=target.model.options)
+        upstream = replace(request, model=target.model.upstream, options=target.options)
         async with self._stream(lambda: provider.stream(upstream), target, wire) as events:
             yield events
+
+    async def ask(self, connector: Connector, parameters: Mapping[str, str], *, wire: str, model: str) -> Any:
+        """The answer of a registered model's remote service as it is, not streamed. Raises GatewayError."""
+        provider = cast(ConnectorProvider, await self._providers.get(CONNECTORS, "chat"))
+        limit = connector.patience() or self.settings.limits.first_event_seconds
+        meter = Meter(wire, model, CONNECTOR)
+        try:
+            with self._slots.take():
+                async with asyncio.timeout(limit):
+                    answer = await provider.ask(connector, parameters)
+            meter.end(Finished(FinishReason.STOP))
+            return answer
+        except TimeoutError:
+            late = UpstreamTimeout(f"The remote service of model {model!r} did not answer in {limit:g} s.")
+            meter.end(Failed(late))
+            raise late from None
+        except GatewayError as error:
+            meter.end(Failed(error))
+            raise
+        finally:
+            meter.close()
 
     @asynccontextmanager
     async def speech(self, request: SpeechRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
@@ -104,7 +178,7 @@ class Gateway:
         upstream = _upstream_speech(request, target)
 
         def source() -> AsyncGenerator[AudioEvent | Finished, None]:
-            return _finished(synthesize(provider, upstream), lambda: len(request.text))
+            return finished(synthesize(provider, upstream), lambda: len(request.text))
 
         async with self._stream(source, target, wire) as events:
             yield events
@@ -119,7 +193,7 @@ class Gateway:
         async with self.chat(chat, wire=wire) as events:
             patience = self._patience(target.provider)
             async with aclosing(speak(events, provider, upstream, heard=heard, patience=patience)) as spoken:
-                yield _metered(spoken, events.meter)
+                yield metered(spoken, events.meter)
 
     @asynccontextmanager
     async def speech_feed(
@@ -131,7 +205,7 @@ class Gateway:
         heard, patience = HeardText(), self._patience(target.provider)
 
         def source() -> AsyncGenerator[AudioEvent | Finished, None]:
-            return _finished(
+            return finished(
                 speak_feed(feed, provider, upstream, heard=heard, patience=patience), lambda: heard.characters
             )
 
@@ -153,9 +227,7 @@ class Gateway:
 
     def demand_room(self) -> None:
         """Raises RateLimited when every stream is in use."""
-        most = self.settings.limits.streams
-        if self._open >= most:
-            raise RateLimited(f"All {most} streams are in use; try again in a moment.", retry_after=1)
+        self._slots.demand()
 
     async def warm(self) -> None:
         """Build every configured provider, then load the embedded models (`local.warm`), so that no caller waits."""
@@ -187,19 +259,11 @@ class Gateway:
         wire: str,
         patience: Patience | None = None,
     ) -> AsyncIterator[EventStream[Any]]:
-        self.demand_room()
-        if self._open == 0:
-            self._busy_since = time.time()
-        self._open += 1
         patience = patience or self._patience(target.provider)
-        meter = Meter(wire, target.model.id, target.provider.name)
-        try:
+        with self._slots.take():
+            meter = Meter(wire, target.model.id, target.provider.name)
             async with open_stream(source, model=target.model.id, meter=meter, patience=patience) as events:
                 yield events
-        finally:
-            self._open -= 1
-            if self._open == 0:
-                self._idle_since = time.time()
 
     def _patience(self, row: ProviderRow) -> Patience:
         limits = self.settings.limits
@@ -221,24 +285,8 @@ def _not_ready(name: str, kind: Kind, error: GatewayError) -> None:
     log.warning("provider %r is not ready for %s: %s", name, kind, error.message)
 
 
-async def _finished(
-    audio: AsyncGenerator[AudioEvent, None], characters: Callable[[], int]
-) -> AsyncGenerator[AudioEvent | Finished, None]:
-    """Speech with the terminal event that a `SpeechProvider` leaves to us: its clean end is its marker."""
-    async with aclosing(audio):
-        async for event in audio:
-            yield event
-    yield Finished(FinishReason.STOP, Usage(characters=characters()))
-
-
-async def _metered(spoken: AsyncIterator[StreamEvent], meter: Meter) -> AsyncIterator[StreamEvent]:
-    """A spoken chat, whose audio and whose voice's failure its chat's meter cannot see by itself."""
-    async for event in spoken:
-        if isinstance(event, AudioDelta):
-            meter.audio()
-        elif isinstance(event, Failed):
-            meter.end(event)
-        yield event
+def _registered_row(id: str) -> ModelRow:
+    return ModelRow(id=id, provider=CONNECTOR, upstream=id)
 
 
 def _upstream_speech(request: SpeechRequest, target: Target) -> SpeechRequest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.contract import (
     aws_entries,
+    connector_entry,
     local_entry,
     openai_entry,
     remote_entries,
@@ -19,4 +20,5 @@ ENTRIES = (
     remote_entries.REPLICATE,
     remote_entries.COG,
     remote_entries.OPENSEARCH,
+    connector_entry.ENTRY,
 )

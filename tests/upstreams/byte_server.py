@@ -87,7 +87,7 @@ class ByteServer:
         self.connections: set[_Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.accepted = self.most_connections = 0
-        self.url = ""
+        self.port, self.url = 0, ""
         self._turns: dict[str, int] = {}
         self._tls = tls
         self._changed = asyncio.Event()
@@ -95,8 +95,8 @@ class ByteServer:
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", 0, ssl=self._tls, backlog=512)
-        port = self._server.sockets[0].getsockname()[1]
-        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}"
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
