@@ -16,7 +16,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.errors import GatewayError, InternalError, PayloadTooLarge
+from gateway.errors import GatewayError, InternalError, NotFound, PayloadTooLarge
 from gateway.stopping import Stage, Stopping, shutting_down
 from gateway.telemetry import RequestScope, count_request, current_request, log_refusal, log_request
 from gateway.tracing import current_trace, read_trace
@@ -25,6 +25,7 @@ from wires.base import Wire
 log = logging.getLogger("polywire")
 
 WireOf = Callable[[str], Wire]
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 CLIENT_CLOSED_REQUEST = 499
 FORM = b"application/x-www-form-urlencoded"
@@ -49,7 +50,7 @@ class RequestMiddleware:
                 await self._serve(scope, receive, send)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wire = self.wire_of(scope["path"])
+        wire = self.wire_of(CONTROL.sub("", scope["path"]))
         headers = Headers(scope=scope)
         asked = headers.get("x-request-id", "")
         request = RequestScope(asked if SANE_ID.fullmatch(asked) else uuid4().hex, wire.name)
@@ -58,6 +59,10 @@ class RequestMiddleware:
         trace = current_trace.set(read_trace(headers.items()))
         answer = _Answer(send, request, scope, self.stopping)
         try:
+            if scope["type"] == "http" and CONTROL.search(scope["path"]):
+                # No route's pattern matches such a path, and the frameworks' own answer is no wire's.
+                await wire.refuse(NotFound("There is no such path."))(scope, receive, answer.send)
+                return
             await self.app(scope, receive, answer.send)
         except Exception:
             log.exception("request %s on the %s wire failed", request.request_id, wire.name)
