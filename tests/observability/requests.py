@@ -83,6 +83,8 @@ WIRES = {
     "generate": "generate",
     "generate, framed": "generate",
     "openai chat": "openai",
+    "openai responses": "openai",
+    "openai completions": "openai",
     "ml commons": "opensearch",
     "sagemaker": "sagemaker",
     "sagemaker runtime": "sagemaker_runtime",

@@ -48,6 +48,8 @@ POSTS = {
         "/generate", {"prompt": "hi"}, "event: error, broken body", {"accept": "text/event-stream"}
     ),
     "openai chat": Post("/v1/chat/completions", {"messages": MESSAGES, "stream": True}, "error frame, end"),
+    "openai responses": Post("/v1/responses", {"input": "hi", "stream": True}, "response.failed, end"),
+    "openai completions": Post("/v1/completions", {"prompt": "hi", "stream": True}, "error frame, end"),
     "ml commons": Post(
         "/_plugins/_ml/models/MODEL/_predict/stream", {"parameters": {"inputs": "hi"}}, "error frame, end"
     ),
@@ -109,6 +111,7 @@ MARKS = (
     ('\n\ndata: {"error"', "error frame"),
     ('data:{"error"', "error frame"),
     ("ModelStreamError", "exception frame"),
+    ("event: response.failed", "response.failed"),
     ("[DONE]", "[DONE]"),
 )
 
