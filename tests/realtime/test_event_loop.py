@@ -21,32 +21,13 @@ from gateway.config import Kind, ModelRow, ProviderRow, Settings
 from gateway.events import Finished, FinishReason, TextDelta
 from gateway.ports import Provider
 from tests.realtime.conftest import HEARD, silence
+from tests.realtime.line import Line, serve
 from wires.openai.realtime.configuration import SessionConfig
 from wires.openai.realtime.pump import Pump
 from wires.openai.realtime.session import Opening, Session
 
 LONGEST_STEP = 0.05
 SESSIONS = 4
-
-
-class Line:
-    """The server's side of a socket, without a network."""
-
-    def __init__(self) -> None:
-        self.incoming: asyncio.Queue[Message] = asyncio.Queue()
-        self.events: list[dict[str, Any]] = []
-        self.done = asyncio.Event()
-        self.socket = WebSocket({"type": "websocket"}, self.incoming.get, self.send)
-
-    def say(self, **event: Any) -> None:
-        self.incoming.put_nowait({"type": "websocket.receive", "text": json.dumps(event)})
-
-    async def send(self, message: Message) -> None:
-        if message["type"] != "websocket.send":
-            return
-        self.events.append(json.loads(message["text"]))
-        if self.events[-1]["type"] == "response.done":
-            self.done.set()
 
 
 @pytest.fixture
@@ -71,11 +52,8 @@ async def gateway() -> AsyncIterator[Gateway]:
 
 async def talk(gateway: Gateway, question: bytes) -> list[dict[str, Any]]:
     """One session in which a spoken question is answered aloud."""
-    line, loop = Line(), asyncio.get_running_loop()
-    opening = Opening("default", loop.time, 0, 3600.0, SessionConfig())
-    line.incoming.put_nowait({"type": "websocket.connect"})
-    await line.socket.accept()
-    serving = asyncio.create_task(Pump(line.socket, gateway, Session(gateway, opening)).run())
+    line = Line()
+    serving = await serve(line, gateway)
     audio = question + silence(1.0)
     for start in range(0, len(audio), 4_800):
         line.say(type="input_audio_buffer.append", audio=base64.b64encode(audio[start : start + 4_800]).decode())
