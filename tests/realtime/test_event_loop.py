@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import time
 from asyncio.events import Handle
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from starlette.types import Message
-from starlette.websockets import WebSocket
 
 from adapters import build
 from adapters.scripted import ScriptedChat, Step
@@ -22,9 +19,6 @@ from gateway.events import Finished, FinishReason, TextDelta
 from gateway.ports import Provider
 from tests.realtime.conftest import HEARD, silence
 from tests.realtime.line import Line, serve
-from wires.openai.realtime.configuration import SessionConfig
-from wires.openai.realtime.pump import Pump
-from wires.openai.realtime.session import Opening, Session
 
 LONGEST_STEP = 0.05
 SESSIONS = 4
