@@ -21,6 +21,8 @@ from urllib.request import Request, urlopen
 import psutil
 import yaml
 
+from tests.canaries import SEARCH
+
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -131,6 +133,7 @@ def running(
         yield service
     finally:
         _stop(process)
+        SEARCH.read(log.read_text(errors="replace"), str(log))
 
 
 def _wait_until_ready(service: Service) -> None:
