@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import bentoml
 from pydantic import Field
+from starlette.middleware.cors import CORSMiddleware
 
 from adapters import build
 from gateway.catalog import Gateway
@@ -75,5 +76,14 @@ class Polywire:
 
 service: Any = Polywire  # the decorator makes a bentoml.Service of the class
 service.add_asgi_middleware(RequestMiddleware, wire_of=wire_of)
+if settings.origins:
+    # Pages of these origins may read every answer, refusals too; a key is sent by hand, so no cookies are.
+    service.add_asgi_middleware(
+        CORSMiddleware,
+        allow_origins=settings.origins,
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=["x-request-id", "retry-after", "retry-after-ms", "x-should-retry"],
+    )
 service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
 service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, most_bytes=settings.limits.request_bytes)
