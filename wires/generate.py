@@ -60,7 +60,7 @@ async def pieces(gateway: Gateway, request: ChatRequest, *, framed: bool) -> Asy
     try:
         async with gateway.chat(request, wire=WIRE.name) as events:
             async for event in events:
-                for piece in _render(event, framed):
+                for piece in render(event, framed=framed):
                     begun = True
                     yield piece
                 if isinstance(event, Failed):
@@ -72,7 +72,8 @@ async def pieces(gateway: Gateway, request: ChatRequest, *, framed: bool) -> Asy
         raise Refused(failure.code) from failure
 
 
-def _render(event: StreamEvent, framed: bool) -> Iterable[str]:
+def render(event: StreamEvent, *, framed: bool) -> Iterable[str]:
+    """The pieces that `event` adds to the body; as server-sent events if `framed`."""
     match event:
         case TextDelta(text=text):
             yield encode_sse(text).decode() if framed else encodable(text)
