@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from gateway.callers import who_asks
-from gateway.checks import check_chat
+from gateway.checks import check_chat, check_text
 from gateway.config import CONNECTOR, Kind, ModelRow, ProviderRow, Settings
 from gateway.connector import Connector
 from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, UpstreamTimeout
@@ -175,6 +175,7 @@ class Gateway:
         provider = self.voice(target)
         if len(request.text) > self.settings.limits.prompt_characters:
             raise PayloadTooLarge(f"The text is longer than {self.settings.limits.prompt_characters} characters.")
+        check_text(request.text, "input")
         upstream = _upstream_speech(request, target)
         return self._stream(lambda: finished(synthesize(provider, upstream), lambda: len(request.text)), target, wire)
 

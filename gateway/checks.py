@@ -7,6 +7,18 @@ from gateway.ports import ChatProvider
 from gateway.request import ChatRequest, Image, Text
 
 
+def check_text(text: str, param: str) -> None:
+    """Raises InvalidRequest for half of a surrogate pair, which JSON can write and no encoding can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest(
+            "The text holds half of a surrogate pair, such as a lone \\ud83d; send whole characters.",
+            code="invalid_text",
+            param=param,
+        ) from None
+
+
 def check_chat(request: ChatRequest, provider: ChatProvider, most_characters: int) -> None:
     """Refuse what the provider cannot do before it is asked. Raises InvalidRequest, Unsupported or PayloadTooLarge."""
     if not request.messages:
@@ -16,6 +28,8 @@ def check_chat(request: ChatRequest, provider: ChatProvider, most_characters: in
         raise PayloadTooLarge(
             f"The prompt has {size} characters; at most {most_characters} are taken.", param="messages"
         )
+    for message in request.messages:
+        check_text(message.text, "messages")
     able = provider.capabilities
     has_image = any(isinstance(part, Image) for message in request.messages for part in message.parts)
     refused = [

@@ -10,8 +10,8 @@ from gateway.events import Failed, Finished, FinishReason, StreamEvent
 from tests.contract import wire_readers as readers
 from tests.contract.wire_clients import Clients, Raw
 from tests.contract.wire_entry import WireEntry
-from wires import generate
 from wires.base import Encoder
+from wires.generate import PieceEncoder
 from wires.openai.chat import ChunkEncoder
 from wires.openai.completions import CompletionEncoder
 from wires.openai.responses.encoder import ResponseEncoder
@@ -89,7 +89,8 @@ def encoded(encoder: Callable[[], Encoder[bytes]]) -> Callable[[Iterable[StreamE
 def encode_generate(*, framed: bool) -> Callable[[Iterable[StreamEvent]], Raw]:
     def encode(events: Iterable[StreamEvent]) -> Raw:
         kept = list(events)
-        body = "".join(piece for event in kept for piece in generate.render(event, framed=framed))
+        encoder = PieceEncoder(framed=framed)
+        body = "".join(piece for event in kept for piece in encoder.encode(event))
         return Raw(200, body.encode(), whole=not isinstance(kept[-1], Failed))
 
     return encode
