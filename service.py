@@ -57,15 +57,16 @@ class Polywire:
         ctx: bentoml.Context,
         model: str | None = None,
         system: str | None = None,
-        messages: list[ChatMessage] = [],  # noqa: B006 - BentoML copies defaults
+        messages: list[ChatMessage] | None = None,
         max_tokens: Annotated[int | None, Field(ge=1)] = None,
         temperature: Annotated[float | None, Field(ge=0, le=2)] = None,
         top_p: Annotated[float | None, Field(ge=0, le=1)] = None,
-        stop: list[str] = [],  # noqa: B006 - BentoML copies defaults
+        stop: str | list[str] | None = None,
     ) -> AsyncGenerator[str, None]:
         """Answer `prompt`, piece by piece as the model writes it."""
-        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=tuple(stop))
-        request = generate.parse(prompt, model=model, system=system, messages=messages, sampling=sampling)
+        stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
+        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=stops)
+        request = generate.parse(prompt, model=model, system=system, messages=messages or [], sampling=sampling)
         framed = "text/event-stream" in ctx.request.headers.get("accept", "")
         kind = "text/event-stream" if framed else "text/plain"
         ctx.response.headers["content-type"] = f"{kind}; charset=utf-8"
