@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.catalog import Gateway
 from gateway.config import Limits
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, InvalidRequest
 from gateway.events import Failed, StreamEvent
 from gateway.patience import Waited, WaitLimit
 from gateway.telemetry import current_request
@@ -67,6 +67,17 @@ def owner_of(request: Request) -> str:
     """Whose request this is: the hashed id of its key, empty where keys are not asked for."""
     owner: str = getattr(request.state, "owner", "")
     return owner
+
+
+def unknown_route(path: str) -> GatewayError:
+    """A path that is nobody's."""
+    return InvalidRequest(f"There is no route {path!r}.", status=404, code="unknown_route")
+
+
+def wrong_method(method: str, allowed: Iterable[str]) -> GatewayError:
+    """A path that is somebody's, asked in a way that it does not take."""
+    use = " or ".join(sorted(allowed))
+    return InvalidRequest(f"{method} is not allowed here; use {use}.", status=405, code="method_not_allowed")
 
 
 def retry_headers(error: GatewayError) -> dict[str, str]:
