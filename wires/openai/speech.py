@@ -34,7 +34,7 @@ from gateway.events import (
 )
 from gateway.request import SpeechRequest
 from wires.base import StreamResponse, gateway_of
-from wires.openai.bodies import StrictBody
+from wires.bodies import StrictBody
 from wires.openai.errors import EVENTS, KEEPALIVE, WIRE, documented, error_frame
 
 router = APIRouter(tags=["OpenAI"])

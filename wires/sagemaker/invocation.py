@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.errors import InvalidRequest
 from gateway.request import ChatRequest, Role, Sampling, text_message
-from wires.openai.chat_request import ChatBody
-from wires.openai.chat_request import parse as parse_chat
+from wires.chat_body import ChatBody
+from wires.chat_body import parse as parse_chat
 from wires.sagemaker.encoders import ChatForm, CompletionForm, Form, GenerateForm
 
 
