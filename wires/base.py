@@ -38,11 +38,15 @@ class Encoder(Protocol[Frame]):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One northbound protocol: its name (a metrics label), the paths that are its own, and how it says an error."""
+    """One northbound protocol: its name (a metrics label), the paths that are its own, and how it says an error.
+
+    `explain` reads a refusal that the framework wrote before the wire was asked, None where it is the wire's own.
+    """
 
     name: str
     paths: re.Pattern[str]
     render: Callable[[GatewayError], Response]
+    explain: Callable[[bytes], GatewayError | None] | None = None
 
     def refuse(self, error: GatewayError) -> Response:
         """The answer to a request that gets no stream; its code goes into the request's log line."""

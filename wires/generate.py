@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import JSONResponse, Response
 
 from gateway.catalog import Gateway
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, InvalidRequest
 from gateway.events import Failed, Finished, StreamEvent, TextDelta
 from gateway.request import ChatRequest, Message, Role, Sampling, text_message
 from gateway.sse import LineFeeds, encode_sse
@@ -128,4 +128,14 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-WIRE = Wire("generate", re.compile(r"/generate(/.*)?"), error_response)
+def unfit(body: bytes) -> GatewayError | None:
+    """The first problem of a request that BentoML refused: its own answer only counts them, and quotes the caller."""
+    try:
+        problem = json.loads(body)["detail"][0]
+        place, message = ".".join(str(part) for part in problem["loc"]), problem["msg"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return InvalidRequest(f"{place or 'The request body'}: {message}.", param=place or None)
+
+
+WIRE = Wire("generate", re.compile(r"/generate(/.*)?"), error_response, unfit)

@@ -81,12 +81,15 @@ class _Answer:
         self._scope = scope
         self._wire = wire
         self._replaced = False
+        self._held: Message | None = None
         self.started = False
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
         if kind == "http.response.body":
-            if not self._replaced:
+            if self._held is not None:
+                await self._release(self._held, message)
+            elif not self._replaced:
                 await self._send(message)
             return
         if kind in ("http.response.start", "websocket.accept", "websocket.http.response.start"):
@@ -94,11 +97,29 @@ class _Answer:
             if refusal is not None and not self.started:
                 await self._replace(refusal)
                 return
-            self.started = True
-            MutableHeaders(scope=message)["x-request-id"] = self._request.request_id
-            status = message.get("status", 101)
-            if status >= 400 and self._scope["path"] not in QUIET_PATHS:
-                log_refusal(self._request, status)
+            if self._wire.explain is not None and message.get("status") == 400 and not self.started:
+                self._held = message
+                return
+            await self._start(message)
+            return
+        await self._send(message)
+
+    async def _release(self, head: Message, body: Message) -> None:
+        """Send a refusal that was held back until its body told whether the framework wrote it."""
+        self._held = None
+        error = self._wire.explain(body["body"]) if self._wire.explain else None
+        if error is not None:
+            await self._replace(self._wire.refuse(error))
+            return
+        await self._start(head)
+        await self._send(body)
+
+    async def _start(self, message: Message) -> None:
+        self.started = True
+        MutableHeaders(scope=message)["x-request-id"] = self._request.request_id
+        status = message.get("status", 101)
+        if status >= 400 and self._scope["path"] not in QUIET_PATHS:
+            log_refusal(self._request, status)
         await self._send(message)
 
     def _unrouted(self, message: Message) -> Response | None:

@@ -16,8 +16,7 @@ Shape = Callable[[Any, Raw], bool]
 
 
 def bento(body: Any, raw: Raw) -> bool:
-    """Ours, or what BentoML itself says of a body that does not fit its schema."""
-    return isinstance(body["error"], str) and set(body) in ({"error", "code", "retryable"}, {"error", "detail"})
+    return set(body) == {"error", "code", "retryable"} and isinstance(body["error"], str)
 
 
 def openai(body: Any, raw: Raw) -> bool:
