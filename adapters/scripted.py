@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from gateway.config import ProviderRow, Settings
-from gateway.errors import GatewayError, NotFound
+from gateway.errors import NotFound, error_class
 from gateway.events import (
     AudioDelta,
     AudioEvent,
@@ -212,7 +212,8 @@ def _parse(step: dict[str, Any]) -> Iterator[Step]:
         case {"silence": True}:
             yield Silence.FOR_EVER
         case {"error": {"status": int(status), "message": str(message)}}:
-            yield GatewayError(message, status=status, code="scripted_error", retryable=False)
+            # Asked again, a script would only say it again.
+            yield error_class(status)(message, status=status, retryable=False)
         case {"fault": str(message)}:
             yield RuntimeError(message)
         case {"finish": str(reason)}:

@@ -9,7 +9,24 @@ from typing import Any
 
 import pytest
 
+from tests.canaries import (
+    no_key_is_logged,
+    pytest_configure,
+    pytest_runtest_logreport,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 from tests.running import ROOT, Service, running
+
+__all__ = [
+    "no_key_is_logged",
+    "pytest_configure",
+    "pytest_runtest_logreport",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+    "pytest_testnodedown",
+]
 
 SCRIPTS = ("hello", "reasoning", "tools", "empty", "length", "fails-first", "fails-midway", "faults", "truncated")
 WAITING = ("silent", "hangs-midway", "slow", "flood")
