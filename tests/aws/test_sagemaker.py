@@ -11,32 +11,22 @@ import pytest
 
 from adapters.sagemaker_dialects import (
     ContainerDecoder,
-    lmi_body,
-    openai_body,
-    tgi_body,
 )
 from adapters.special_tokens import SPECIAL_TOKENS, SpecialTokens
-from gateway.config import ModelRow
 from gateway.errors import (
     GatewayError,
     InvalidRequest,
     RateLimited,
     Truncated,
-    Unsupported,
     UpstreamError,
 )
 from gateway.events import FinishReason, ReasoningDelta, ToolCallDelta, Usage
 from gateway.request import (
     ChatRequest,
-    Image,
-    Message,
     Role,
-    Sampling,
-    Text,
-    Tool,
     text_message,
 )
-from tests.aws.account import at, boto_client, chat, events, finished, read_all, row, text_of
+from tests.aws.account import at, boto_client, events, finished, read_all, row, text_of
 from tests.upstreams.aws_fake import (
     LMI_CHAT,
     LMI_LINES,

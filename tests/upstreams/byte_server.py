@@ -11,15 +11,12 @@ loop, so a write of one byte is a read of one byte.
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Self, cast
+from typing import Self, cast
 
 from tests.upstreams.answers import Act, Answer, Framing, Route, Step, json_answer
 from tests.upstreams.http_request import Request, parse_request
