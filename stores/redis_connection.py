@@ -76,8 +76,8 @@ class Server:
             log.error("the store at %s does not answer: %s", self.address, type(error).__name__)
 
     def unavailable(self, cause: Exception | None = None) -> GatewayError:
-        """What a caller is told; of Redis's own answer only its first word, since the rest may quote a value."""
-        said = f" ({str(cause).split(' ', 1)[0]})" if isinstance(cause, ResponseError) else ""
+        """What a caller is told; of Redis's own answer only its kind, since its text may quote a value."""
+        said = f" ({type(cause).__name__})" if isinstance(cause, ResponseError) else ""
         return GatewayError(
             f"The store at {self.address} does not answer{said}; try again in a moment.",
             status=503,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adapters.scripted import Silence
-from gateway import predictions as module
+from gateway import leases
 from gateway.errors import GatewayError, NotFound, RateLimited, UpstreamError
 from gateway.events import Failed, Finished, FinishReason, Started, StreamEvent, TextDelta, Usage
 from gateway.prediction import Prediction, Status
@@ -206,9 +206,9 @@ async def test_a_creator_that_leaves_still_leaves_a_whole_prediction(workers: Op
 async def test_what_a_dead_worker_left_behind_fails_and_its_readers_are_told(
     workers: OpenWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LEASE_SECONDS", 0.3)
-    monkeypatch.setattr(module, "SWEEP_SECONDS", 0.1)
-    monkeypatch.setattr(module, "BEAT_SECONDS", 60)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(leases, "SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr(leases, "BEAT_SECONDS", 60)
     dying, living = await workers(SCRIPTS), await workers(SCRIPTS)
     told = asyncio.Queue[Prediction]()
     living.predictions.observers.append(told.put)
@@ -223,9 +223,9 @@ async def test_what_a_dead_worker_left_behind_fails_and_its_readers_are_told(
 
 
 async def test_a_beating_worker_is_not_taken_for_dead(workers: OpenWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEASE_SECONDS", 0.6)
-    monkeypatch.setattr(module, "SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr(module, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.6)
+    monkeypatch.setattr(leases, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(leases, "BEAT_SECONDS", 0.05)
     one, two = await workers(SCRIPTS), await workers(SCRIPTS)
     prediction = await create(one, "hangs")
     assert await two.predictions.ended(prediction.id, 1.0) is False
