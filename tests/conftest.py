@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.redis_server import RedisServer, redis_server
 from tests.running import ROOT, Service, running
 
 SCRIPTS = ("hello", "reasoning", "tools", "empty", "length", "fails-first", "fails-midway", "faults", "truncated")
@@ -36,6 +37,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The service with scripted providers, shared by all tests that only talk to it."""
     with running(tmp_path_factory.mktemp("service"), scripted_config(), grpc=True) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis for all tests that leave it running; each begins by emptying it."""
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,16 +11,9 @@ import pytest
 from gateway.ports import Store
 from stores import open_store
 from tests.contract.entry import CANARY, CANARY_ENV
-from tests.redis_server import RedisServer, redis_server
+from tests.redis_server import RedisServer
 
 OpenStore = Callable[[], Awaitable[Store]]
-
-
-@pytest.fixture(scope="session")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """One server for all tests of the suite."""
-    with redis_server(tmp_path_factory.mktemp("redis")) as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "redis"])

@@ -256,7 +256,7 @@ async def test_listing_pages_from_the_newest(workers: OpenWorker) -> None:
 
 async def test_without_a_store_there_are_no_predictions_and_nothing_else_is_lost(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    worker = Worker(tmp_path / "file" / "polywire.db", SCRIPTS)
+    worker = Worker(f"sqlite:///{tmp_path}/file/polywire.db", SCRIPTS)
     async with worker.predictions.serving():
         with pytest.raises(GatewayError, match="POLYWIRE_STORE") as refused:
             await create(worker, "hello")
