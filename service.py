@@ -8,17 +8,20 @@ from typing import Annotated, Any
 
 import bentoml
 from pydantic import Field
+from starlette.middleware.cors import CORSMiddleware
 
 from adapters import build
 from gateway.catalog import Gateway
 from gateway.config import Settings
 from gateway.request import Sampling
+from gateway.stopping import Stage
 from gateway.telemetry import configure_logging
 from stores import open_store
 from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
 from wires.generate import ChatMessage
 from wires.grpc_port import check_grpc_port
+from wires.interrupts import pass_on_second_interrupt
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
 
 configure_logging()
@@ -36,6 +39,8 @@ app = create_app(gateway, store)
     # A span per ASGI message costs five times the rest of a token's way, and Polywire logs for itself.
     tracing={"excluded_urls": [".*"]},
     logging={"access": {"enabled": False}},
+    # Its labels hold raw paths; `/metrics` is ours (gateway/exposition.py).
+    metrics={"enabled": False},
 )
 @bentoml.asgi_app(app)
 class Polywire:
@@ -49,6 +54,15 @@ class Polywire:
         except OSError as error:
             raise SystemExit(str(error)) from None
 
+    @bentoml.on_deployment  # type: ignore[untyped-decorator]  # BentoML ships no type for it
+    def listen_for_interrupts() -> None:
+        """Have a second Ctrl-C end the workers at once."""
+        pass_on_second_interrupt()
+
+    def __is_ready__(self) -> bool:
+        """Drives `/readyz`: not ready from the moment that this worker is told to stop."""
+        return gateway.stopping.stage is Stage.SERVING
+
     @bentoml.api  # type: ignore[untyped-decorator]  # BentoML ships no type for it
     async def generate(
         self,
@@ -56,15 +70,16 @@ class Polywire:
         ctx: bentoml.Context,
         model: str | None = None,
         system: str | None = None,
-        messages: list[ChatMessage] = [],  # noqa: B006 - BentoML copies defaults
+        messages: list[ChatMessage] | None = None,
         max_tokens: Annotated[int | None, Field(ge=1)] = None,
         temperature: Annotated[float | None, Field(ge=0, le=2)] = None,
         top_p: Annotated[float | None, Field(ge=0, le=1)] = None,
-        stop: list[str] = [],  # noqa: B006 - BentoML copies defaults
+        stop: str | list[str] | None = None,
     ) -> AsyncGenerator[str, None]:
         """Answer `prompt`, piece by piece as the model writes it."""
-        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=tuple(stop))
-        request = generate.parse(prompt, model=model, system=system, messages=messages, sampling=sampling)
+        stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
+        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=stops)
+        request = generate.parse(prompt, model=model, system=system, messages=messages or [], sampling=sampling)
         framed = "text/event-stream" in ctx.request.headers.get("accept", "")
         kind = "text/event-stream" if framed else "text/plain"
         ctx.response.headers["content-type"] = f"{kind}; charset=utf-8"
@@ -74,6 +89,17 @@ class Polywire:
 
 
 service: Any = Polywire  # the decorator makes a bentoml.Service of the class
-service.add_asgi_middleware(RequestMiddleware, wire_of=wire_of)
+service.add_asgi_middleware(RequestMiddleware, wire_of=wire_of, stopping=gateway.stopping)
+if settings.origins:
+    # Pages of these origins may read every answer, refusals too; a key is sent by hand, so no cookies are.
+    service.add_asgi_middleware(
+        CORSMiddleware,
+        allow_origins=settings.origins,
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=["x-request-id", "retry-after", "retry-after-ms", "x-should-retry"],
+    )
 service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
-service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, most_bytes=settings.limits.request_bytes)
+service.add_asgi_middleware(
+    DisconnectMiddleware, wire_of=wire_of, most_bytes=settings.limits.request_bytes, stopping=gateway.stopping
+)

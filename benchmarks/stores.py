@@ -72,7 +72,7 @@ async def _write(store: Store, log: str) -> None:
 
 async def _read(store: Store, log: str) -> None:
     events = [event async for event in replay(store, log)]
-    assert len(events) == EVENTS + 1  # noqa: S101 - a benchmark that loses events measures nothing
+    assert len(events) == EVENTS + 1
 
 
 async def _measure_pipe() -> tuple[str, ...]:
@@ -81,7 +81,7 @@ async def _measure_pipe() -> tuple[str, ...]:
         sys.executable, "-m", "benchmarks.stores", PIPE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     pipe = reader.stdin
-    assert pipe is not None  # noqa: S101 - it is a pipe
+    assert pipe is not None
 
     async def say(phase: float) -> None:
         await asyncio.sleep(phase / PACED_EVENTS)
@@ -100,7 +100,7 @@ async def _paced(store: Store, url: str) -> list[float]:
     reader = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "benchmarks.stores", url, stdin=None, stdout=asyncio.subprocess.PIPE
     )
-    assert reader.stdout is not None  # noqa: S101 - it is a pipe
+    assert reader.stdout is not None
     await reader.stdout.readline()
     await asyncio.gather(*(_say_the_time(store, f"paced{number}", number / STREAMS) for number in range(STREAMS)))
     async with asyncio.timeout(60):

@@ -9,8 +9,25 @@ from typing import Any
 
 import pytest
 
+from tests.canaries import (
+    no_key_is_logged,
+    pytest_configure,
+    pytest_runtest_logreport,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 from tests.redis_server import RedisServer, redis_server
 from tests.running import ROOT, Service, running
+
+__all__ = [
+    "no_key_is_logged",
+    "pytest_configure",
+    "pytest_runtest_logreport",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+    "pytest_testnodedown",
+]
 
 SCRIPTS = ("hello", "reasoning", "tools", "empty", "length", "fails-first", "fails-midway", "faults", "truncated")
 WAITING = ("silent", "hangs-midway", "slow", "flood")
@@ -19,13 +36,21 @@ WAITING = ("silent", "hangs-midway", "slow", "flood")
 def scripted_config(**extra: Any) -> dict[str, Any]:
     """A polywire.yaml whose models are the scripts of tests/data/script.yaml, an echo and a humming voice."""
     models = [{"id": name, "provider": "script", "upstream": name} for name in (*SCRIPTS, *WAITING)]
+    models += [{"id": f"test/{name}", "provider": "script", "upstream": name} for name in (*SCRIPTS, "pieces")]
     models += [
+        {"id": "pieces", "provider": "script", "upstream": "pieces"},
         {"id": "default", "provider": "script", "upstream": "hello"},
         {"id": "polywire/chat", "provider": "script", "upstream": "hello"},
         {"id": "tgi", "provider": "script", "upstream": "hello"},
         {"id": "echo", "provider": "script", "upstream": "echo"},
+        {"id": "conversation", "provider": "script", "upstream": "conversation"},
         {"id": "test/echo", "provider": "script", "upstream": "echo"},
         {"id": "voice", "provider": "script", "upstream": "tone", "kind": "speech"},
+        {"id": "voice-fails-first", "provider": "script", "upstream": "fails-first", "kind": "speech"},
+        {"id": "voice-fails-midway", "provider": "script", "upstream": "speaks-then-fails", "kind": "speech"},
+        {"id": "voice-floods", "provider": "script", "upstream": "flood", "kind": "speech"},
+        {"id": "voice-hangs", "provider": "script", "upstream": "hangs-midway", "kind": "speech"},
+        {"id": "transcriber-fails-midway", "provider": "script", "upstream": "fails-midway", "kind": "transcription"},
         {"id": "transcriber", "provider": "script", "upstream": "hello", "kind": "transcription"},
     ]
     provider = {"name": "script", "type": "scripted", "path": str(ROOT / "tests" / "data" / "script.yaml")}

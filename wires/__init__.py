@@ -9,15 +9,19 @@ from contextlib import asynccontextmanager
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import Store
 from gateway.predictions import Predictions
-from wires import generate, openai, opensearch, playground, replicate, sagemaker, websocket
-from wires.base import Wire
-from wires.stopping import on_stop
+from gateway.responses import Responses
+from gateway.stopping import Stage
+from wires import generate, metrics, openai, opensearch, playground, replicate, sagemaker, websocket
+from wires.base import Wire, unknown_route, wrong_method
+from wires.stopping import stop_signals
+from wires.validation import first_problem
 
 WIRES: tuple[Wire, ...] = (
     generate.WIRE,
@@ -35,6 +39,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     *openai.ROUTERS,
     *opensearch.ROUTERS,
     playground.router,
+    metrics.router,
 )
 
 
@@ -49,18 +54,24 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
     predictions = Predictions(store, gateway.settings.limits)
     webhooks = replicate.Webhooks(gateway.settings, store, predictions)
     predictions.observers.append(webhooks.deliver)
+    responses = Responses(store, gateway.settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         warming = asyncio.create_task(gateway.warm())
         try:
-            async with predictions.serving(), _grpc(ml_streams):
-                with on_stop(predictions.drain_soon):
+            async with (
+                predictions.serving(),
+                _grpc(ml_streams),
+                stop_signals(gateway.stopping, gateway.settings.limits.drain_seconds),
+            ):
+                with gateway.stopping.at(Stage.ENDING, predictions.drain_soon):
                     yield
         finally:
             warming.cancel()
             await asyncio.wait([warming])
             await gateway.aclose()
+            await responses.aclose()
             await store.aclose()
 
     app = FastAPI(title="Polywire", lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -69,17 +80,19 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
     app.state.store = store
     app.state.predictions = predictions
     app.state.webhooks = webhooks
+    app.state.responses = responses
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(GatewayError, _gateway_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
     _add_catch_all(app)
     return app
 
 
 @asynccontextmanager
 async def _grpc(ml_streams: opensearch.StreamPool) -> AsyncIterator[None]:
-    """The gRPC server of this worker, unless its port is 0. It drains from the moment the process is asked to end."""
+    """The gRPC server of this worker, unless its port is 0. It takes no more calls once the worker drains."""
     gateway = ml_streams.gateway
     if not gateway.settings.grpc_port:
         yield
@@ -88,13 +101,9 @@ async def _grpc(ml_streams: opensearch.StreamPool) -> AsyncIterator[None]:
 
     server = GrpcServer(ml_streams)
     await server.start()
-
-    def drain() -> None:
-        ml_streams.draining = True
-        server.drain()
-
+    stopping = gateway.stopping
     try:
-        with on_stop(drain):
+        with stopping.at(Stage.DRAINING, server.drain), stopping.at(Stage.ABORTING, server.abort):
             yield
     finally:
         await server.stop()
@@ -106,12 +115,16 @@ async def _gateway_error(request: Request, error: Exception) -> Response:
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
-    """One sentence for the first problem, with the field's place and never the caller's text."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this type only
-    problem = error.errors()[0]
-    place = ".".join(str(part) for part in problem["loc"] if part != "body")
-    message = f"{place}: {problem['msg']}." if place else f"The request body is wrong: {problem['msg']}."
-    return await _gateway_error(request, InvalidRequest(message, param=place or None))
+    return await _gateway_error(request, first_problem(error))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """What the framework itself refuses: a body that is no UTF-8, a form that is no form."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this type only
+    response = await _gateway_error(request, InvalidRequest(f"{error.detail}.", status=error.status_code))
+    response.headers.update(error.headers or {})
+    return response
 
 
 def _add_catch_all(app: FastAPI) -> None:
@@ -120,20 +133,15 @@ def _add_catch_all(app: FastAPI) -> None:
     async def unknown(request: Request) -> Response:
         path = request.url.path
         allowed = sorted(_methods(path))
-        if allowed:
-            error = InvalidRequest(
-                f"{request.method} is not allowed here; use {' or '.join(allowed)}.",
-                status=405,
-                code="method_not_allowed",
-            )
-        else:
-            error = InvalidRequest(f"There is no route {path!r}.", status=404, code="unknown_route")
+        if allowed and request.method == "OPTIONS":
+            return Response(status_code=204, headers={"allow": ", ".join([*allowed, "OPTIONS"])})
+        error = wrong_method(request.method, allowed) if allowed else unknown_route(path)
         response = await _gateway_error(request, error)
         if allowed:
             response.headers["allow"] = ", ".join(allowed)
         return response
 
-    methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+    methods = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE"]
     for prefix in ("/v1", "/invocations", "/endpoints", "/lambda"):
         app.add_route(f"{prefix}/{{path:path}}", unknown, methods=methods, include_in_schema=False)
 

@@ -22,7 +22,7 @@ from tests.redis_server import RedisServer
 from tests.running import ROOT, Service, running
 
 SCRIPT = ROOT / "tests" / "data" / "predictions.yaml"
-KEY, OTHER_KEY = "test-key", "other-key"
+KEY, OTHER_KEY = "sk-canary-test", "sk-canary-other"
 
 
 class Worker:
