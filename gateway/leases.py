@@ -20,6 +20,7 @@ from gateway.tasks import Tasks
 log = logging.getLogger("polywire")
 
 WORKER = "worker"
+DIED = "worker_died"
 LEASE_SECONDS = 5.0
 BEAT_SECONDS = 1.0
 SWEEP_SECONDS = 1.5
@@ -120,7 +121,7 @@ async def _repeat(seconds: float, work: Callable[[], Coroutine[Any, Any, None]])
             await work()
         except GatewayError as error:
             if not failing:
-                log.error("predictions: %s", error.message)
+                log.error("the leases of this worker: %s", error.message)
             failing = True
         else:
             failing = False

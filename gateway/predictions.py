@@ -17,7 +17,7 @@ from typing import Any
 from gateway.config import Kind, Limits
 from gateway.errors import Conflict, GatewayError, InternalError, NotFound, RateLimited
 from gateway.events import Failed, Finished, Started, StreamEvent
-from gateway.leases import Leases
+from gateway.leases import DIED, Leases
 from gateway.ports import Store
 from gateway.prediction import ID_LENGTH, Prediction, dump, load, random_id
 from gateway.recording import MOVED, Recorder, encode_event, recorded, replay
@@ -276,9 +276,7 @@ class Predictions:
 
     async def _bury(self, id: str) -> None:
         """End a run whose worker is gone."""
-        error = InternalError(
-            "The worker that ran this prediction died or lost the store; create it again.", code="worker_died"
-        )
+        error = InternalError("The worker that ran this prediction died or lost the store; create it again.", code=DIED)
         if (ended := await self._settle(id, Failed(error))) is not None:
             self._observe(ended)
 
