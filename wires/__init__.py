@@ -59,6 +59,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         warming = asyncio.create_task(gateway.warm())
+        responses.start()
         try:
             async with (
                 predictions.serving(),
