@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable
 from uuid import uuid4
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import GatewayError, InternalError, NotFound, PayloadTooLarge
 from gateway.stopping import Stage, Stopping, shutting_down
-from gateway.telemetry import RequestScope, count_request, current_request, log_refusal, log_request
+from gateway.telemetry import RequestScope, current_request
 from gateway.tracing import current_trace, read_trace
+from wires.answer import CLIENT_CLOSED_REQUEST, QUIET_PATHS, Answer
 from wires.base import Wire
 
 log = logging.getLogger("polywire")
@@ -27,7 +27,6 @@ log = logging.getLogger("polywire")
 WireOf = Callable[[str], Wire]
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-CLIENT_CLOSED_REQUEST = 499
 FORM = b"application/x-www-form-urlencoded"
 
 
@@ -54,10 +53,10 @@ class RequestMiddleware:
         headers = Headers(scope=scope)
         asked = headers.get("x-request-id", "")
         request = RequestScope(asked if SANE_ID.fullmatch(asked) else uuid4().hex, wire.name)
-        _take_forms_for_json(scope)
+        _take_forms_for_json(scope, wire)
         token = current_request.set(request)
         trace = current_trace.set(read_trace(headers.items()))
-        answer = _Answer(send, request, scope, self.stopping)
+        answer = Answer(send, request, scope, wire, self.stopping)
         try:
             if scope["type"] == "http" and CONTROL.search(scope["path"]):
                 # No route's pattern matches such a path, and the frameworks' own answer is no wire's.
@@ -75,73 +74,12 @@ class RequestMiddleware:
             current_request.reset(token)
 
 
-def _take_forms_for_json(scope: Scope) -> None:
+def _take_forms_for_json(scope: Scope, wire: Wire) -> None:
     """`curl -d` calls its JSON a form when it is not told otherwise; no route here takes such forms."""
     headers = scope["headers"]
-    if any(name == b"content-type" and value.startswith(FORM) for name, value in headers):
+    if any(name == b"content-type" and (wire.json_only or value.startswith(FORM)) for name, value in headers):
         others = [(name, value) for name, value in headers if name != b"content-type"]
         scope["headers"] = [*others, (b"content-type", b"application/json")]
-
-
-class _Answer:
-    """Passes the answer on, with the request id in its head; replaces an answer whose true error is known."""
-
-    def __init__(self, send: Send, request: RequestScope, scope: Scope, stopping: Stopping) -> None:
-        self._send = send
-        self._request = request
-        self._scope = scope
-        self._stopping = stopping
-        self._replaced = False
-        self._status = 0
-        self._complete = False
-        self.started = False
-
-    async def send(self, message: Message) -> None:
-        kind = message["type"]
-        if kind in ("http.response.start", "websocket.accept", "websocket.http.response.start"):
-            if self._request.refusal is not None and not self.started:
-                await self._replace(self._request.refusal)
-                return
-            self._begin(message)
-        elif kind == "http.response.body":
-            if self._replaced:
-                return
-            self._complete = self._complete or not message.get("more_body", False)
-        await self._send(message)
-
-    def log(self) -> None:
-        """Write the request's line where no stream does, once it is over."""
-        if self._scope["path"] in QUIET_PATHS or self._request.deferred:
-            return
-        ended = self._complete or self._scope["type"] == "websocket"
-        left = self._status == CLIENT_CLOSED_REQUEST or not ended
-        log_request(self._request, self._status or CLIENT_CLOSED_REQUEST, "cancelled" if left else "finished")
-
-    def _begin(self, message: Message) -> None:
-        self.started = True
-        headers = MutableHeaders(scope=message)
-        headers["x-request-id"] = self._request.request_id
-        if self._stopping.stage > Stage.SERVING and message["type"] == "http.response.start":
-            # The next request of this client belongs to another worker.
-            headers["connection"] = "close"
-        self._status = message.get("status", 101)
-        if self._scope["path"] in QUIET_PATHS:
-            return
-        count_request(self._request.wire, self._status)
-        if self._status >= 400 and self._status != CLIENT_CLOSED_REQUEST:
-            log_refusal(self._request, self._status)
-
-    async def _replace(self, refusal: Response) -> None:
-        self._request.refusal = None
-        await refusal(self._scope, _nothing, self.send)
-        self._replaced = True
-
-
-QUIET_PATHS = frozenset({"/livez", "/readyz", "/healthz", "/ping", "/metrics"})
-
-
-async def _nothing() -> Message:
-    raise RuntimeError("an error response reads no body")
 
 
 class DisconnectMiddleware:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -139,12 +140,21 @@ def _json_object(text: str) -> dict[str, Any] | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        value = _decoded(text)
+    except ValueError:
         return None
     except RecursionError:
         raise InvalidRequest("The message is nested too deeply.") from None
     return value if isinstance(value, dict) else None
+
+
+def _decoded(text: str) -> Any:
+    """The JSON in `text`. Raises ValueError."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        # What msgspec alone refuses, half a surrogate pair above all, is a message and not a text to speak.
+        return json.loads(text)
 
 
 def _explained(error: ValidationError, kind: str) -> InvalidRequest:
