@@ -59,7 +59,7 @@ def every_request() -> list[Asked]:
         Asked("whole answer", posting(plain, "hello"), {"wire": "openai", "outcome": "finished", "model": "hello"}),
         Asked("models", getting("/v1/models"), {"wire": "openai", "outcome": "finished", "status": 200}),
         Asked("no route", getting("/v1/nothing/here"), {"wire": "openai", "status": 404, "code": CODE}),
-        Asked("nobody's path", getting("/nothing"), {"status": 404, "code": "not_found"}),
+        Asked("nobody's path", getting("/nothing"), {"status": 404, "code": CODE}),
         Asked("wrong method", getting("/generate"), {"wire": "generate", "code": "method_not_allowed"}),
         Asked("prediction", predicting("hello"), {"wire": "replicate", "outcome": "finished", "model": "test/hello"}),
         Asked("failed prediction", predicting("fails"), {"wire": "replicate", "outcome": "failed", "code": CODE}),
