@@ -15,7 +15,7 @@ from adapters.sagemaker_dialects import (
     openai_body,
     tgi_body,
 )
-from adapters.special_tokens import SPECIAL_TOKENS, SpecialTokens
+from adapters.special_tokens import SPECIAL_TOKENS
 from gateway.config import ModelRow
 from gateway.errors import (
     GatewayError,
@@ -194,23 +194,6 @@ def test_special_tokens_are_taken_out_whole_or_in_pieces(token: str) -> None:
         for pieces in ([token], [token[:cut], token[cut:]], [token[:1], token[1:cut], token[cut:]]):
             seen, _ = decode([chat_chunk(piece) for piece in ["Hi", *filter(None, pieces)]] + [chat_chunk("", "stop")])
             assert text_of(seen) == "Hi"
-
-
-@pytest.mark.parametrize(
-    "pieces",
-    [
-        ["the token </s> ends it"],
-        ["the token </", "s", "> ends it"],
-        ["a <", " b <|", "x"],
-        ["ends with <|eot"],
-        ["<", "<|eot_id|", "?"],
-        ["say </", "s>", ", I said <"],
-        ["<|eot_id|><|im_end|>!"],
-    ],
-)
-def test_text_that_only_looks_like_a_special_token_is_kept(pieces: list[str]) -> None:
-    special = SpecialTokens()
-    assert "".join([*map(special.feed, pieces), special.end()]) == "".join(pieces)
 
 
 def test_an_answer_may_end_with_what_looks_like_a_beginning() -> None:
