@@ -32,6 +32,7 @@ from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
 from gateway.slots import Slots
 from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
 from gateway.speech_events import finished, metered
+from gateway.stopping import Stopping
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
 
@@ -71,6 +72,7 @@ class Gateway:
         self._models = {row.id: row for row in settings.models}
         self._providers = Providers(settings, build)
         self._slots = Slots(settings.limits.streams)
+        self.stopping = Stopping()
 
     @property
     def activity(self) -> tuple[bool, float]:
@@ -150,6 +152,7 @@ class Gateway:
         """The answer of a registered model's remote service as it is, not streamed. Raises GatewayError."""
         provider = cast(ConnectorProvider, await self._providers.get(CONNECTORS, "chat"))
         limit = connector.patience() or self.settings.limits.first_event_seconds
+        self.stopping.demand()
         meter = Meter(wire, model, CONNECTOR)
         try:
             with self._slots.take():
@@ -226,7 +229,8 @@ class Gateway:
         return cast(SpeechProvider, await self._providers.get(target.provider, "speech"))
 
     def demand_room(self) -> None:
-        """Raises RateLimited when every stream is in use."""
+        """Raises GatewayError when no stream can begin: every one is in use, or this worker is being stopped."""
+        self.stopping.demand()
         self._slots.demand()
 
     async def warm(self) -> None:
@@ -260,9 +264,12 @@ class Gateway:
         patience: Patience | None = None,
     ) -> AsyncIterator[EventStream[Any]]:
         patience = patience or self._patience(target.provider)
-        with self._slots.take():
+        self.stopping.demand()
+        with self._slots.take(), self.stopping.work():
             meter = Meter(wire, target.model.id, target.provider.name)
-            async with open_stream(source, model=target.model.id, meter=meter, patience=patience) as events:
+            async with open_stream(
+                source, model=target.model.id, meter=meter, patience=patience, stopping=self.stopping
+            ) as events:
                 yield events
 
     def _patience(self, row: ProviderRow) -> Patience:

@@ -182,9 +182,11 @@ class Settings(BaseSettings):
     )
     origins: tuple[str, ...] = ()
     workers: int = Field(default=1, ge=1)
+    replicas: int = Field(default=1, ge=1)
+    """How many services share the work. More than one need a store that all of them reach."""
     grpc_port: int = Field(default=9400, ge=0, le=65535, validation_alias=_named("POLYWIRE_GRPC_PORT"))
     grpc_host: str = Field(default="0.0.0.0", validation_alias=_named("POLYWIRE_GRPC_HOST"))  # noqa: S104 - keys guard it
-    store: str = Field(default="sqlite:///polywire.db", validation_alias=_named("POLYWIRE_STORE"))
+    store: str = Field(default="sqlite:///polywire.db", validation_alias=_named("POLYWIRE_STORE"), repr=False)
     store_key: SecretStr | None = Field(default=None, validation_alias=_named("POLYWIRE_STORE_KEY"))
     auth: Literal["keys", "none"] = Field(default="keys", validation_alias=_named("POLYWIRE_AUTH"))
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
@@ -211,6 +213,15 @@ class Settings(BaseSettings):
                 raise ValueError(
                     f"model {row.id!r} names provider {row.provider!r}; the providers are {', '.join(names)}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _replicas_share_a_store(self) -> Self:
+        if self.replicas > 1 and self.store.startswith("sqlite:"):
+            raise ValueError(
+                f"{self.replicas} replicas need a store that all of them reach, and an SQLite file is one machine's: "
+                "set POLYWIRE_STORE (store:) to a Redis, such as 'redis://redis:6379/0'"
+            )
         return self
 
     @classmethod

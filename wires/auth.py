@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from gateway.callers import ADMIN, Caller, current_caller
 from gateway.config import Settings
 from gateway.errors import Forbidden, GatewayError, Unauthorized
+from gateway.telemetry import current_request
 from wires.base import Wire
 from wires.client_keys import ClientKeys
 
@@ -62,6 +63,8 @@ class AuthMiddleware:
             await self.wire_of(scope["path"]).refuse(error)(scope, receive, send)
             return
         await receive()
+        if (request := current_request.get()) is not None:
+            request.code = error.code
         body = JSONResponse({"error": error.message, "code": error.code}, status_code=error.status)
         await send({"type": "websocket.http.response.start", "status": error.status, "headers": body.raw_headers})
         await send({"type": "websocket.http.response.body", "body": body.body})

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import time
 from asyncio.events import Handle
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from starlette.types import Message
-from starlette.websockets import WebSocket
 
 from adapters import build
 from adapters.scripted import ScriptedChat, Step
@@ -21,32 +18,10 @@ from gateway.config import Kind, ModelRow, ProviderRow, Settings
 from gateway.events import Finished, FinishReason, TextDelta
 from gateway.ports import Provider
 from tests.realtime.conftest import HEARD, silence
-from wires.openai.realtime.configuration import SessionConfig
-from wires.openai.realtime.pump import Pump
-from wires.openai.realtime.session import Opening, Session
+from tests.realtime.line import Line, serve
 
 LONGEST_STEP = 0.05
 SESSIONS = 4
-
-
-class Line:
-    """The server's side of a socket, without a network."""
-
-    def __init__(self) -> None:
-        self.incoming: asyncio.Queue[Message] = asyncio.Queue()
-        self.events: list[dict[str, Any]] = []
-        self.done = asyncio.Event()
-        self.socket = WebSocket({"type": "websocket"}, self.incoming.get, self.send)
-
-    def say(self, **event: Any) -> None:
-        self.incoming.put_nowait({"type": "websocket.receive", "text": json.dumps(event)})
-
-    async def send(self, message: Message) -> None:
-        if message["type"] != "websocket.send":
-            return
-        self.events.append(json.loads(message["text"]))
-        if self.events[-1]["type"] == "response.done":
-            self.done.set()
 
 
 @pytest.fixture
@@ -71,11 +46,8 @@ async def gateway() -> AsyncIterator[Gateway]:
 
 async def talk(gateway: Gateway, question: bytes) -> list[dict[str, Any]]:
     """One session in which a spoken question is answered aloud."""
-    line, loop = Line(), asyncio.get_running_loop()
-    opening = Opening("default", loop.time, 0, 3600.0, SessionConfig())
-    line.incoming.put_nowait({"type": "websocket.connect"})
-    await line.socket.accept()
-    serving = asyncio.create_task(Pump(line.socket, gateway, Session(gateway, opening)).run())
+    line = Line()
+    serving = await serve(line, gateway)
     audio = question + silence(1.0)
     for start in range(0, len(audio), 4_800):
         line.say(type="input_audio_buffer.append", audio=base64.b64encode(audio[start : start + 4_800]).decode())
