@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -91,7 +92,7 @@ class ModelRow(_Strict):
     dialect: Dialect | None = None
     voice: str | None = None
 
-    @property
+    @cached_property
     def options(self) -> dict[str, Any]:
         """What an adapter may want to know of this row (`ChatRequest.options`)."""
         return self.model_dump(include={"dialect", "voice"}, exclude_none=True)

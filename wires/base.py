@@ -22,6 +22,7 @@ from gateway.config import Limits
 from gateway.errors import GatewayError
 from gateway.events import Failed, StreamEvent
 from gateway.patience import Waited, WaitLimit
+from gateway.streams import EventStream
 from gateway.telemetry import current_request
 
 Frame = TypeVar("Frame", covariant=True)
@@ -99,18 +100,26 @@ class StreamResponse(Response):
         self._keepalive = keepalive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # A task of its own: what wakes the stream then does not pass the middleware that the request came through,
+        # some forty frames, at every event. Whoever cancels this one cancels that.
+        await asyncio.create_task(self._play(scope, receive, send))
+
+    async def _play(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = _Body(send, self._head(), self._limits, self._keepalive)
+        encode = self._encoder.encode
+        frames: list[bytes] = []
         try:
             async with self._open() as events:
                 async for event in events:
-                    for frame in self._encoder.encode(event):
-                        await body.send(frame)
+                    frames += encode(event)
+                    if not (isinstance(events, EventStream) and events.pending):
+                        await body.send(b"".join(frames))
+                        frames.clear()
         except GatewayError as error:
             if not body.started:
                 await self._wire.refuse(error)(scope, receive, send)
                 return
-            for frame in self._encoder.encode(Failed(error)):
-                await body.send(frame)
+            await body.send(b"".join(encode(Failed(error))))
         except Waited:
             # The client reads nothing: leaving the response unfinished lets it go.
             return
@@ -138,13 +147,17 @@ class _Body:
         self._timer = self._loop.call_later(self._every, self._ring) if keepalive else None
         self.started = False
 
-    async def send(self, frame: bytes) -> None:
-        """Send one frame, after the head if it is the first. Raises Waited when the client accepts nothing."""
-        await self._quiet()
-        if not self.started:
-            self.started = True
-            await self._send(self._head)
-        await self._wait.within(self._stall, self._send(_message(frame, True)))
+    async def send(self, data: bytes) -> None:
+        """Send frames, if any, after the head if they are the first. Raises Waited when the client accepts nothing."""
+        if not data:
+            return
+        if self._pinging is not None:
+            await self._quiet()
+        with self._wait.bounded(self._stall):
+            if not self.started:
+                self.started = True
+                await self._send(self._head)
+            await self._send(_message(data, True))
         self._last = self._loop.time()
 
     async def end(self) -> None:
