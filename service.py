@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import bentoml
 import uvicorn
 from pydantic import Field
+from starlette.middleware.cors import CORSMiddleware
 
 from adapters import build
 from gateway.catalog import Gateway
@@ -21,12 +22,14 @@ from stores import open_store
 from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
 from wires.generate import ChatMessage
+from wires.grpc_port import check_grpc_port
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
 
 configure_logging()
 settings = Settings.load()
-gateway = Gateway(settings, build)
-app = create_app(gateway, open_store(settings.store))
+store = open_store(settings.store)
+gateway = Gateway(settings, build, store)
+app = create_app(gateway, store)
 
 
 @bentoml.service(
@@ -42,6 +45,14 @@ app = create_app(gateway, open_store(settings.store))
 class Polywire:
     """Any streaming client, over the protocol it already speaks, streams text and speech from any model backend."""
 
+    @bentoml.on_deployment  # type: ignore[untyped-decorator]  # BentoML ships no type for it
+    def check_ports() -> None:
+        """End with a sentence when the gRPC port is taken."""
+        try:
+            check_grpc_port(settings)
+        except OSError as error:
+            raise SystemExit(str(error)) from None
+
     @bentoml.api  # type: ignore[untyped-decorator]  # BentoML ships no type for it
     async def generate(
         self,
@@ -49,15 +60,16 @@ class Polywire:
         ctx: bentoml.Context,
         model: str | None = None,
         system: str | None = None,
-        messages: list[ChatMessage] = [],  # noqa: B006 - BentoML copies defaults
+        messages: list[ChatMessage] | None = None,
         max_tokens: Annotated[int | None, Field(ge=1)] = None,
         temperature: Annotated[float | None, Field(ge=0, le=2)] = None,
         top_p: Annotated[float | None, Field(ge=0, le=1)] = None,
-        stop: list[str] = [],  # noqa: B006 - BentoML copies defaults
+        stop: str | list[str] | None = None,
     ) -> AsyncGenerator[str, None]:
         """Answer `prompt`, piece by piece as the model writes it."""
-        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=tuple(stop))
-        request = generate.parse(prompt, model=model, system=system, messages=messages, sampling=sampling)
+        stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
+        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=stops)
+        request = generate.parse(prompt, model=model, system=system, messages=messages or [], sampling=sampling)
         framed = "text/event-stream" in ctx.request.headers.get("accept", "")
         kind = "text/event-stream" if framed else "text/plain"
         ctx.response.headers["content-type"] = f"{kind}; charset=utf-8"
@@ -68,6 +80,15 @@ class Polywire:
 
 service: Any = Polywire  # the decorator makes a bentoml.Service of the class
 service.add_asgi_middleware(RequestMiddleware, wire_of=wire_of)
+if settings.origins:
+    # Pages of these origins may read every answer, refusals too; a key is sent by hand, so no cookies are.
+    service.add_asgi_middleware(
+        CORSMiddleware,
+        allow_origins=settings.origins,
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=["x-request-id", "retry-after", "retry-after-ms", "x-should-retry"],
+    )
 service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
 service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, most_bytes=settings.limits.request_bytes)
 

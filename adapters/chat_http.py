@@ -6,7 +6,7 @@ The answer is server-sent events, JSON lines (LMI's default) or, from a server t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -25,21 +25,23 @@ DRAIN_SECONDS = 0.05
 """How long the body's end is waited for after `[DONE]`, so that the connection can be used again."""
 
 
-def stream_chat(upstream: HttpUpstream, path: str, body: dict[str, Any]) -> AsyncGenerator[Delta | Finished, None]:
+def stream_chat(
+    upstream: HttpUpstream, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
+) -> AsyncGenerator[Delta | Finished, None]:
     """The events of `POST path` with `body`. Closing the generator closes the connection.
 
     Raises GatewayError; Truncated when the body ends without `[DONE]` or a finish reason.
     """
-    return Bursts(_reads(upstream, path, body))
+    return Bursts(_reads(upstream, path, body, headers or {}))
 
 
 async def _reads(
-    upstream: HttpUpstream, path: str, body: dict[str, Any]
+    upstream: HttpUpstream, path: str, body: dict[str, Any], headers: Mapping[str, str]
 ) -> AsyncGenerator[Iterable[Delta | Finished], None]:
     """The events of each read of the body."""
     decoder = ChatCompletionDecoder(upstream.row)
-    headers = {"content-type": "application/json", "accept": "text/event-stream"}
-    async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=headers) as response:
+    head = {**headers, "content-type": "application/json", "accept": "text/event-stream"}
+    async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=head) as response:
         receive = response.content.readany
         piece = await receive()
         payloads = _reader(upstream.row, response.content_type, piece)

@@ -29,7 +29,10 @@ Frame = TypeVar("Frame", covariant=True)
 
 
 class Encoder(Protocol[Frame]):
-    """Events of one stream, in order, to this wire's frames. Pure: no await, no clock, no logging."""
+    """Events of one stream, in order, to this wire's frames. Pure: no await, no clock, no logging.
+
+    A wire that has no frame for a failure raises the error of `Failed`: then the body is broken off, never ended.
+    """
 
     def encode(self, event: StreamEvent) -> Iterable[Frame]: ...
 
@@ -116,16 +119,25 @@ class StreamResponse(Response):
                         await body.send(b"".join(frames))
                         frames.clear()
         except GatewayError as error:
-            if not body.started:
+            if not (body.started or frames):
                 await self._wire.refuse(error)(scope, receive, send)
                 return
-            await body.send(b"".join(encode(Failed(error))))
+            if not await self._said(body, frames, error):
+                return
         except Waited:
             # The client reads nothing: leaving the response unfinished lets it go.
             return
         finally:
             await body.stop()
         await body.end()
+
+    async def _said(self, body: _Body, frames: list[bytes], error: GatewayError) -> bool:
+        """Whether the failure was sent as a frame, after those that wait; if not, the response stays unfinished."""
+        try:
+            await body.send(b"".join((*frames, *self._encoder.encode(Failed(error)))))
+        except (GatewayError, Waited):
+            return False
+        return True
 
     def _head(self) -> Message:
         return {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
