@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import yaml
 
-from benchmarks.load import CACHE, GATEWAY_CORE, Load, Unavailable, free_port, pinned, run, wait_for_port
+from benchmarks.load import CACHE, GATEWAY_CORE, Load, Unavailable, favour, free_port, pinned, run, wait_for_port
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "0123456789abcdef0123456789abcdef"
@@ -66,7 +66,7 @@ class Target:
             raise Unavailable(f"{self.name} did not start ({reason}); its log: {log}") from None
         self.run(Load(tokens=2, requests=3, seconds=20, warm=0))
         self.processes += self.processes[0].children(recursive=True)
-        _favour(self.processes)
+        favour(process.pid for process in self.processes)
 
     def run(self, load: Load) -> dict[str, Any]:
         """The client's figures under `load`."""
@@ -216,16 +216,6 @@ def _installed(requirement: str) -> Path:
 
 def _bentoml(target: str) -> list[str]:
     return [sys.executable, "-m", "bentoml", "serve", target, "--host", "127.0.0.1", "--port", "{port}"]
-
-
-def _favour(processes: Sequence[psutil.Process]) -> None:
-    """On a machine that is not ours alone, `BENCH_NICE=-15` puts the measured programs first (root only)."""
-    nice = os.environ.get("BENCH_NICE")
-    for process in processes if nice else ():
-        process.nice(int(nice or 0))
-        group = Path(f"/proc/{process.pid}/autogroup")
-        if group.exists():
-            group.write_text(nice or "0", encoding="ascii")
 
 
 def scratch() -> tempfile.TemporaryDirectory[str]:
