@@ -110,19 +110,21 @@ def slow_reader(target: Target, upstream: Upstream) -> Figures:
 _LEAVING = Load(streams=20, ramp=0.3, seconds=15, requests=LEAVERS, warm=0)
 
 TEXT: tuple[Figure, ...] = (
+    memory,
     first_token,
     requests,
     paced(10),
     paced(100),
     paced(500),
     most_streams(LATEST_TEXT),
-    memory,
     leaving("before", replace(_LEAVING, tokens=20, interval=20_000, silence=6_000_000), "--cancel-ms", "300"),
     leaving("midway", replace(_LEAVING, tokens=2000, interval=20_000), "--cancel-after", "10"),
     leaving("silent", replace(_LEAVING, tokens=20, interval=4_000_000), "--cancel-after", "1", "--cancel-ms", "300"),
     slow_reader,
 )
-"""In the order in which they are measured."""
+"""In the order in which they are measured: memory first, since what a program has once taken it uses again."""
+GROWTHS = ("KiB/stream", "slow MiB/stream")
+"""Of these the most of all rounds counts."""
 
 
 def settle(target: Target, upstream: Upstream) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.figures import Figure, settle
+from benchmarks.figures import GROWTHS, Figure, settle
 from benchmarks.load import Unavailable, Upstream
 from benchmarks.targets import Target
 
@@ -54,12 +54,14 @@ def measure(targets: Sequence[Target], upstream: Upstream, figures: Sequence[Fig
                 print(f"  {target.name}: {_shown(found)}", flush=True)
                 for name, value in found.items():
                     seen[target.name].setdefault(name, []).append(value)
-    return {program: {name: _median(values) for name, values in rows.items()} for program, rows in seen.items()}
+    return {program: {name: _of(name, values) for name, values in rows.items()} for program, rows in seen.items()}
 
 
-def _median(values: Sequence[float | None]) -> float | None:
+def _of(name: str, values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return statistics.median(known) if known else None
+    if not known:
+        return None
+    return max(known) if name in GROWTHS else statistics.median(known)
 
 
 def _shown(found: Mapping[str, float | None]) -> str:

@@ -15,9 +15,9 @@ OURS = "Polywire /ws"
 SPEAK = '{"type": "speak", "text": "{control}"}'
 LEAVERS = Load(streams=20, tokens=2000, interval=20_000, ramp=0.3, seconds=15, requests=40, warm=0)
 FIGURES = (
+    memory,
     paced(30),
     most_streams(LATEST_AUDIO),
-    memory,
     leaving("midway", LEAVERS, "--cancel-after", "10"),
     slow_reader,
 )
