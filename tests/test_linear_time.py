@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
+from starlette.types import Message
 
 from adapters.chat_completions import ChatCompletionDecoder, chat_body
 from gateway.bursts import Bursts
 from gateway.config import ProviderRow
-from gateway.events import Delta, Finished
+from gateway.events import Delta, Finished, FinishReason, StreamEvent, TextDelta
 from gateway.sse import SseDecoder
 from gateway.streams import Patience, open_stream
 from gateway.telemetry import Meter
 from wires.openai.chat import ChunkEncoder
 from wires.openai.chat_request import ChatBody, parse
+from wires.websocket.outbox import Outbox
+from wires.websocket.turn import Turn
 
 ROW = ProviderRow(name="up", type="openai")
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"token "},"finish_reason":null}]}\n\n'
@@ -36,6 +40,25 @@ async def test_an_answer_that_comes_byte_by_byte_costs_linear_time() -> None:
 
 async def test_an_input_of_400_000_characters_costs_ten_times_one_of_40_000() -> None:
     assert await _least(lambda: _ask(400_000)) < MOST_TIMES * await _least(lambda: _ask(40_000))
+
+
+async def test_a_turn_on_a_socket_of_100_000_tokens_costs_ten_times_one_of_10_000() -> None:
+    assert await _least(lambda: _turn(100_000)) < MOST_TIMES * await _least(lambda: _turn(10_000))
+
+
+async def _turn(tokens: int) -> None:
+    async def events() -> AsyncGenerator[StreamEvent, None]:
+        for _ in range(tokens):
+            yield TextDelta("token ")
+        yield Finished(FinishReason.STOP)
+
+    async def send(message: Message) -> None:
+        pass
+
+    turn = Turn("turn", Outbox(send, 60), None)
+    async with aclosing(events()) as stream:
+        await turn.play(stream)
+    assert (turn.ended, len(turn.text)) == (True, 6 * tokens)
 
 
 async def _relay(tokens: int) -> None:
