@@ -26,7 +26,7 @@ ROW = ProviderRow(name="up", type="openai")
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"token "},"finish_reason":null}]}\n\n'
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
 READ = 64 * 1024
-MOST_TIMES = 30
+MOST_TIMES = 20
 """Between the tenfold of a linear cost and the hundredfold of a quadratic one."""
 
 
