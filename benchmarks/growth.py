@@ -68,16 +68,11 @@ def _long(target: Target, upstream: Upstream, folder: Path) -> dict[str, float |
         found[f"for each token of an answer of {tokens:,}"] = spent / ANSWERS[-1]
     for characters in INPUTS:
         body = folder / "body.json"
-        control = Load(tokens=2).control
-        content = "word " * (characters // 5 - 20) + control
-        body.write_text(
-            json.dumps({"model": MODEL, "stream": True, "messages": [{"role": "user", "content": content}]})
-        )
-        asked = 20
-        load = Load(tokens=2, requests=asked, seconds=60, warm=0, more=("--body-file", str(body)))
-        found[f"for each thousand characters of an input of {characters:,}"] = (
-            _spent(target, load) / asked / characters * 1000
-        )
+        content = "word " * (characters // 5 - 20) + Load(tokens=2).control
+        messages = [{"role": "user", "content": content}]
+        body.write_text(json.dumps({"model": MODEL, "stream": True, "messages": messages}), encoding="utf-8")
+        load = Load(tokens=2, requests=ASKED, seconds=60, warm=0, more=("--body-file", str(body)))
+        found[f"for a request with an input of {characters:,} characters"] = _spent(target, load) / ASKED
     return found
 
 
