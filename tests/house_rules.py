@@ -9,7 +9,7 @@ from pathlib import Path
 
 LONGEST = 300
 BANNED_NAMES = re.compile(r"(^|_)(utils?|helpers?|manager|misc|common)(_|\.|$)")
-REASONED = re.compile(r"#\s*(?:noqa: [A-Z0-9, ]+|type: ignore\[[a-z-]+\])\s*(?P<reason>.*)")
+REASONED = re.compile(r"#\s*(?:noqa: [A-Z0-9, ]+|type: ignore\[[a-z, -]+\])\s*(?P<reason>.*)")
 
 
 PROVIDER_PART = re.compile(
