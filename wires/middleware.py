@@ -53,7 +53,7 @@ class RequestMiddleware:
         headers = Headers(scope=scope)
         asked = headers.get("x-request-id", "")
         request = RequestScope(asked if SANE_ID.fullmatch(asked) else uuid4().hex, wire.name)
-        _take_forms_for_json(scope)
+        _take_forms_for_json(scope, wire)
         token = current_request.set(request)
         trace = current_trace.set(read_trace(headers.items()))
         answer = Answer(send, request, scope, wire, self.stopping)
@@ -74,10 +74,10 @@ class RequestMiddleware:
             current_request.reset(token)
 
 
-def _take_forms_for_json(scope: Scope) -> None:
+def _take_forms_for_json(scope: Scope, wire: Wire) -> None:
     """`curl -d` calls its JSON a form when it is not told otherwise; no route here takes such forms."""
     headers = scope["headers"]
-    if any(name == b"content-type" and value.startswith(FORM) for name, value in headers):
+    if any(name == b"content-type" and (wire.json_only or value.startswith(FORM)) for name, value in headers):
         others = [(name, value) for name, value in headers if name != b"content-type"]
         scope["headers"] = [*others, (b"content-type", b"application/json")]
 
