@@ -11,12 +11,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 TAG ?= polywire:latest
+SECONDS ?= 1800
 
 export BENTOML_DO_NOT_TRACK := 1
 
-.PHONY: help serve test check bench bento backend image clean
+.PHONY: help serve test check bench soak bento backend image clean
 help:
-	@echo "make serve | test | check | bench | bento | image    (see README.md)"
+	@echo "make serve | test | check | bench | soak | bento | image    (see README.md)"
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -51,6 +52,10 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+# Half an hour of steady load; exits 1 when memory, descriptors or first-token times grow.
+soak: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.soak $(SECONDS)
 
 bento: $(VENV)/.serve
 	$(BIN)/bentoml build

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import embedded, growth, relays, voices
+from benchmarks import adapters, embedded, growth, relays, stores, voices
 from benchmarks.load import Unavailable
-from benchmarks.table import table
+from benchmarks.table import ratios, table
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "performance"
 
@@ -17,8 +17,18 @@ def _embedded(rounds: int, pictures: Path) -> str:
     return table("The embedded model and voice", embedded.measure())
 
 
+def _adapters(rounds: int, pictures: Path) -> str:
+    return ratios(f"Adapters, {adapters.STREAMS} streams at once", adapters.measure())
+
+
+def _stores(rounds: int, pictures: Path) -> str:
+    return stores.report()
+
+
 SECTIONS: dict[str, Callable[[int, Path], str]] = {
     "embedded": _embedded,
+    "adapters": _adapters,
+    "stores": _stores,
     "relays": relays.section,
     "voices": voices.section,
     "growth": growth.section,

@@ -85,7 +85,10 @@ class ProviderRow(_Strict):
 
 
 class ModelRow(_Strict):
-    """One row of `models:`: a public model id and where it leads. `voice` is a speech model's default voice."""
+    """One row of `models:`: a public model id and where it leads. `voice` is a speech model's default voice.
+
+    `served_model` is the name that a container behind a SageMaker endpoint wants to hear (vLLM checks it).
+    """
 
     id: str = Field(min_length=1)
     provider: str
@@ -93,11 +96,12 @@ class ModelRow(_Strict):
     kind: Kind = "chat"
     dialect: Dialect | None = None
     voice: str | None = None
+    served_model: str | None = None
 
     @cached_property
     def options(self) -> dict[str, Any]:
         """What an adapter may want to know of this row (`ChatRequest.options`)."""
-        return self.model_dump(include={"dialect", "voice"}, exclude_none=True)
+        return self.model_dump(include={"dialect", "voice", "served_model"}, exclude_none=True)
 
 
 class Limits(_Strict):
@@ -179,9 +183,11 @@ class Settings(BaseSettings):
     )
     origins: tuple[str, ...] = ()
     workers: int = Field(default=1, ge=1)
+    replicas: int = Field(default=1, ge=1)
+    """How many services share the work. More than one need a store that all of them reach."""
     grpc_port: int = Field(default=9400, ge=0, le=65535, validation_alias=_named("POLYWIRE_GRPC_PORT"))
     grpc_host: str = Field(default="0.0.0.0", validation_alias=_named("POLYWIRE_GRPC_HOST"))  # noqa: S104 - keys guard it
-    store: str = Field(default="sqlite:///polywire.db", validation_alias=_named("POLYWIRE_STORE"))
+    store: str = Field(default="sqlite:///polywire.db", validation_alias=_named("POLYWIRE_STORE"), repr=False)
     store_key: SecretStr | None = Field(default=None, validation_alias=_named("POLYWIRE_STORE_KEY"))
     auth: Literal["keys", "none"] = Field(default="keys", validation_alias=_named("POLYWIRE_AUTH"))
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
@@ -208,6 +214,15 @@ class Settings(BaseSettings):
                 raise ValueError(
                     f"model {row.id!r} names provider {row.provider!r}; the providers are {', '.join(names)}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _replicas_share_a_store(self) -> Self:
+        if self.replicas > 1 and self.store.startswith("sqlite:"):
+            raise ValueError(
+                f"{self.replicas} replicas need a store that all of them reach, and an SQLite file is one machine's: "
+                "set POLYWIRE_STORE (store:) to a Redis, such as 'redis://redis:6379/0'"
+            )
         return self
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable
 from typing import Self, TypeVar
 
@@ -36,15 +37,12 @@ class WaitLimit:
 
         The plain form for hot paths: no coroutine stands between the block's awaitable and its task.
         """
-        self._rings = 0
-        if seconds is None:
-            self._deadline = None
-            return self
-        self._deadline = deadline = self._loop.time() + seconds
+        deadline = math.inf if seconds is None else self._loop.time() + seconds
+        self._deadline, self._rings = deadline, 0
         self._task = task = asyncio.current_task(self._loop)
-        self._again = seconds
+        self._again = RING_AGAIN_SECONDS if seconds is None else seconds
         self._cancelled_before = task.cancelling() if task else 0
-        if self._timer is None or self._timer.when() > deadline:
+        if seconds is not None and (self._timer is None or self._timer.when() > deadline):
             self._arm(deadline)
         return self
 
@@ -61,6 +59,13 @@ class WaitLimit:
         """The awaitable's result. Raises Waited after `seconds` (None: never), when the awaitable was cancelled."""
         with self.bounded(seconds):
             return await awaitable
+
+    def ring(self) -> None:
+        """End the wait that goes on now, if one does, as if its time were over."""
+        if self._deadline is not None:
+            self._deadline = self._loop.time()
+            self.stop()
+            self._ring()
 
     def stop(self) -> None:
         """Drop the timer; the object can be used again."""
@@ -86,7 +91,8 @@ class WaitLimit:
         if self._deadline is None or self._task is None:
             return
         if self._loop.time() < self._deadline - 0.001:
-            self._arm(self._deadline)
+            if self._deadline < math.inf:
+                self._arm(self._deadline)
             return
         self._rings += 1
         self._task.cancel()

@@ -12,7 +12,7 @@ import random
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from uuid import uuid4
@@ -32,6 +32,7 @@ from gateway.events import (
     ToolCallStart,
 )
 from gateway.patience import Waited, WaitLimit
+from gateway.stopping import Stage, Stopping, shutting_down
 from gateway.telemetry import Meter
 
 log = logging.getLogger("polywire")
@@ -77,6 +78,7 @@ class EventStream(Generic[ProviderEventT]):
         self._unbroken = 0
         self._audio = False
         self._ended = False
+        self._stopped: GatewayError | None = None
 
     def __aiter__(self) -> AsyncIterator[StreamEvent]:
         return self
@@ -108,12 +110,19 @@ class EventStream(Generic[ProviderEventT]):
                 if len(self._ready) > 1:
                     self._ready.append(self._end(Failed(error)))
                     return
-                if attempt >= self._patience.retries or pause is None:
+                if attempt >= self._patience.retries or pause is None or error is self._stopped:
                     self._end(Failed(error))
                     raise
                 attempt += 1
                 await self._close_source()
                 await asyncio.sleep(pause)
+
+    def stop(self, error: GatewayError) -> None:
+        """End the stream with `error`, also while it waits for its provider."""
+        if not self._ended and self._stopped is None:
+            self._stopped = error
+            self.meter.end(Failed(error))
+            self._wait.ring()
 
     async def aclose(self) -> None:
         """Close the provider's generator, and with it the upstream connection."""
@@ -140,6 +149,7 @@ class EventStream(Generic[ProviderEventT]):
 
         Raises GatewayError, never anything stray.
         """
+        self._demand_going_on()
         if self._unbroken >= EVENTS_PER_BREATH:
             self._unbroken = 0
             await asyncio.sleep(0)
@@ -158,6 +168,7 @@ class EventStream(Generic[ProviderEventT]):
                 provider=self.meter.provider,
             ) from None
         except Waited:
+            self._demand_going_on()
             raise UpstreamTimeout(
                 f"Provider {self.meter.provider!r} sent nothing for {limit:g} s.", provider=self.meter.provider
             ) from None
@@ -207,6 +218,10 @@ class EventStream(Generic[ProviderEventT]):
                 self._demand(False, f"{type(event).__name__} is not a provider's to yield")
         return True
 
+    def _demand_going_on(self) -> None:
+        if self._stopped is not None:
+            raise self._stopped from None
+
     def _demand(self, held: bool, broken_rule: str) -> None:
         if not held:
             log.error("provider %r broke the grammar: %s", self.meter.provider, broken_rule)
@@ -220,17 +235,19 @@ class EventStream(Generic[ProviderEventT]):
 
 @asynccontextmanager
 async def open_stream(
-    source: Source[ProviderEventT], *, model: str, meter: Meter, patience: Patience
+    source: Source[ProviderEventT], *, model: str, meter: Meter, patience: Patience, stopping: Stopping | None = None
 ) -> AsyncIterator[EventStream[ProviderEventT]]:
     """Start `source` and wait for its first event; the stream is closed on the way out, however that is.
 
     Raises GatewayError when the provider refuses or fails before its first event: the wire can still answer with a
-    true status. Everything after that arrives as a `Failed` event.
+    true status. Everything after that arrives as a `Failed` event, also that the worker of `stopping` ends.
     """
     stream = EventStream(source, Started(uuid4().hex, model, int(time.time())), patience, meter)
+    ends = stopping.at(Stage.ENDING, lambda: stream.stop(shutting_down())) if stopping else nullcontext()
     try:
-        await stream.first()
-        yield stream
+        with ends:
+            await stream.first()
+            yield stream
     finally:
         try:
             await stream.aclose()

@@ -17,9 +17,9 @@ from gateway.events import Delta, Finished, FinishReason, StreamEvent, TextDelta
 from gateway.sse import SseDecoder
 from gateway.streams import Patience, open_stream
 from gateway.telemetry import Meter
+from wires.chat_body import ChatBody, parse
 from wires.openai.chat import ChunkEncoder
-from wires.openai.chat_request import ChatBody, parse
-from wires.websocket.outbox import Outbox
+from wires.outbox import Outbox
 from wires.websocket.turn import Turn
 
 ROW = ProviderRow(name="up", type="openai")

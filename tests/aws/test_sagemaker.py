@@ -9,11 +9,23 @@ from typing import Any
 
 import pytest
 
-from adapters.sagemaker_dialects import ContainerDecoder, lmi_body, openai_body, tgi_body
+from adapters.sagemaker_dialects import (
+    ContainerDecoder,
+)
 from adapters.special_tokens import SPECIAL_TOKENS, SpecialTokens
-from gateway.errors import GatewayError, InvalidRequest, RateLimited, Truncated, Unsupported, UpstreamError
+from gateway.errors import (
+    GatewayError,
+    InvalidRequest,
+    RateLimited,
+    Truncated,
+    UpstreamError,
+)
 from gateway.events import FinishReason, ReasoningDelta, ToolCallDelta, Usage
-from gateway.request import ChatRequest, Image, Message, Role, Sampling, Text, Tool, text_message
+from gateway.request import (
+    ChatRequest,
+    Role,
+    text_message,
+)
 from tests.aws.account import at, boto_client, events, finished, read_all, row, text_of
 from tests.upstreams.aws_fake import (
     LMI_CHAT,
@@ -32,7 +44,8 @@ from tests.upstreams.aws_fake import (
     parts,
     stream,
 )
-from tests.upstreams.scripted_http import ScriptedServer, one_byte_each, serving
+from tests.upstreams.byte_server import ByteServer, serving
+from tests.upstreams.cutting import one_byte_each
 
 BODIES = {
     "tgi 2.0.1": (TGI_2, FinishReason.STOP, None),
@@ -79,18 +92,6 @@ def test_every_container_is_read_whole_in_any_cut(body: bytes, reason: FinishRea
         assert error is None
         assert text_of(seen) == SENTENCE
         assert (finished(seen).reason, finished(seen).usage) == (reason, usage)
-
-
-@named
-async def test_every_container_is_read_over_a_socket_in_one_byte_writes(
-    body: bytes, reason: FinishReason, usage: Usage | None
-) -> None:
-    whole = b"".join(parts(body, 61))
-    async with serving(stream(*one_byte_each(whole))) as server, at(server, "sagemaker") as sagemaker:
-        seen, error = await read_all(events(sagemaker))
-    assert error is None
-    assert text_of(seen) == SENTENCE
-    assert finished(seen).reason is reason
 
 
 def test_parts_that_do_not_line_up_with_events() -> None:
@@ -207,44 +208,6 @@ def test_an_answer_may_end_with_what_looks_like_a_beginning() -> None:
     assert (text_of(seen), error) == ("1 <", None)
 
 
-def chat(*texts: str, **more: Any) -> ChatRequest:
-    return ChatRequest("endpoint", tuple(text_message(Role.USER, text) for text in texts), **more)
-
-
-def test_the_messages_body_is_the_one_that_tgi_knows() -> None:
-    sampling = Sampling(max_tokens=300, temperature=0.1, top_p=0.2)
-    body = openai_body(chat("플레이리스트 만들어줘", sampling=sampling))
-    expected = {
-        "model": "tgi",
-        "messages": [{"role": "user", "content": "플레이리스트 만들어줘"}],
-        "max_tokens": 300,
-        "temperature": 0.1,
-        "top_p": 0.2,
-        "stream": True,
-    }
-    assert expected.items() <= body.items()
-
-
-def test_generate_bodies() -> None:
-    sampling = Sampling(max_tokens=5, temperature=0.0, top_p=1.0, stop=("END",))
-    common = {"max_new_tokens": 5, "do_sample": False, "details": True, "return_full_text": False}
-    tgi, lmi = tgi_body(chat("안녕", sampling=sampling)), lmi_body(chat("안녕", sampling=sampling))
-    assert tgi == {"inputs": "안녕", "parameters": common | {"stop": ["END"]}, "stream": True}
-    assert lmi == {"inputs": "안녕", "parameters": common | {"stop_sequences": ["END"]}, "stream": True}
-
-
-def test_a_conversation_becomes_one_prompt() -> None:
-    messages = (text_message(Role.SYSTEM, "Be kind."), text_message(Role.USER, "hi"))
-    assert tgi_body(ChatRequest("e", messages))["inputs"] == "System: Be kind.\n\nUser: hi\n\nAssistant:"
-
-
-def test_generate_forms_refuse_images_and_tools() -> None:
-    image = ChatRequest("e", (Message(Role.USER, (Text("x"), Image("data:image/png;base64,"))),))
-    for request in (image, chat("x", tools=(Tool("f"),))):
-        with pytest.raises(Unsupported):
-            tgi_body(request)
-
-
 @pytest.mark.parametrize(
     ("of_row", "of_model", "key"),
     [(None, None, "messages"), ("tgi", None, "inputs"), ("tgi", "openai", "messages"), (None, "lmi", "inputs")],
@@ -262,7 +225,7 @@ async def test_the_endpoint_and_its_component_are_named() -> None:
         request = ChatRequest("my-endpoint/my-component", (text_message(Role.USER, "hi"),))
         await read_all(sagemaker.stream(request))
     (received,) = server.requests
-    assert received.target == "/endpoints/my-endpoint/invocations-response-stream"
+    assert received.path == "/endpoints/my-endpoint/invocations-response-stream"
     assert received.headers["x-amzn-sagemaker-inference-component"] == "my-component"
     assert "x-amzn-sagemaker-accept" in received.headers
     assert "/us-east-1/sagemaker/aws4_request" in received.headers["authorization"]
@@ -280,7 +243,7 @@ async def test_aws_own_client_reads_the_fake_and_sees_the_same_bytes() -> None:
     assert text_of(seen) == text_of(decode([theirs])[0]) == "".join(WORDS)
 
 
-def ask_with_boto(server: ScriptedServer) -> bytes:
+def ask_with_boto(server: ByteServer) -> bytes:
     client = boto_client("sagemaker-runtime", server)
     answered = client.invoke_endpoint_with_response_stream(EndpointName="my-endpoint", Body=b"{}")
     data = b"".join(found["PayloadPart"]["Bytes"] for found in answered["Body"])

@@ -1,4 +1,4 @@
-"""The key of every row in the contract suite, and the same store opened as often as a test wants."""
+"""The secrets of every row in the contract suite, and the same store opened as often as a test wants."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ import pytest
 
 from gateway.ports import Store
 from stores import open_store
+from tests.aws.conftest import account
 from tests.contract.entry import CANARY, CANARY_ENV
+from tests.redis_server import RedisServer
+
+__all__ = ["account"]
 
 OpenStore = Callable[[], Awaitable[Store]]
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "redis"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'state' / 'polywire.db'}"
+    """An empty store."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'state' / 'polywire.db'}"
+    server: RedisServer = request.getfixturevalue("redis")
+    server.command("FLUSHALL")
+    return server.url
 
 
 @pytest.fixture
@@ -39,5 +48,8 @@ async def store(another: OpenStore) -> Store:
 
 
 @pytest.fixture(autouse=True)
-def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+def _secrets(monkeypatch: pytest.MonkeyPatch, account: None) -> None:
     monkeypatch.setenv(CANARY_ENV, CANARY)
+    monkeypatch.setenv("CONTRACT_USER", "polywire")
+    # What AWS quotes of a caller, in this suite.
+    monkeypatch.setenv("AWS_SESSION_TOKEN", CANARY)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from gateway.errors import GatewayError
+from gateway.events import StreamEvent
 from gateway.prediction import Prediction
 from gateway.predictions import Predictions
 from wires.base import StreamResponse, gateway_of
+from wires.documents import answers
 from wires.replicate.encoder import KEEPALIVE, EventEncoder
-from wires.replicate.errors import WIRE
+from wires.replicate.errors import REFUSALS, WIRE
 
-router = APIRouter(tags=["Replicate"])
+router = APIRouter(tags=["Replicate"], responses=REFUSALS)
 
 CORS = {
     "access-control-allow-origin": "*",
@@ -21,10 +28,11 @@ CORS = {
 }
 HEADERS = CORS | {"cache-control": "no-store", "x-accel-buffering": "no"}
 EVENT_STREAM = "text/event-stream; charset=utf-8"
+OVER: dict[int | str, dict[str, Any]] = {204: {"description": "The reader has every event already."}}
 TIMED_OUT = b":408: 408 Request Timeout\n\n"
 
 
-@router.get("/v1/streams/{token}")
+@router.get("/v1/streams/{token}", response_class=Response, responses=answers("text/event-stream") | OVER)
 async def stream(request: Request, token: str) -> Response:
     """The events of the prediction that `token` opens; the comment `:408:` when there is none any more."""
     prediction = await predictions_of(request).with_token(token)
@@ -33,7 +41,7 @@ async def stream(request: Request, token: str) -> Response:
     return await stream_response(request, prediction)
 
 
-@router.options("/v1/streams/{token}")
+@router.options("/v1/streams/{token}", status_code=204, response_class=Response)
 async def preflight(token: str) -> Response:
     """Any page may read a stream whose URL it knows."""
     return Response(status_code=204, headers=CORS)
@@ -55,10 +63,17 @@ async def stream_response(request: Request, prediction: Prediction) -> Response:
         if prediction.over and after == seen.count - 1:
             return Response(status_code=204, headers=CORS)
         after = after if after < seen.count else -1
+    encoder = EventEncoder(created, after)
+
+    @asynccontextmanager
+    async def follow() -> AsyncIterator[AsyncIterator[StreamEvent]]:
+        async with predictions.follow(prediction) as events:
+            yield _interrupting(events, encoder)
+
     return StreamResponse(
         WIRE,
-        lambda: predictions.follow(prediction),
-        EventEncoder(created, after),
+        follow,
+        encoder,
         limits=gateway_of(request).settings.limits,
         media_type=EVENT_STREAM,
         headers=HEADERS,
@@ -72,6 +87,16 @@ def predictions_of(request: Request) -> Predictions:
     return found
 
 
+async def _interrupting(events: AsyncIterator[StreamEvent], encoder: EventEncoder) -> AsyncIterator[StreamEvent]:
+    try:
+        async for event in events:
+            yield event
+    except GatewayError:
+        encoder.interrupt()
+        raise
+
+
 def _last_event(id: str, created: int) -> int:
-    prefix, _, number = id.partition(":")
+    prefix, _, place = id.partition(":")
+    number = place.partition(".")[0]
     return int(number) if prefix == str(created) and number.isdecimal() and len(number) < 10 else -1
