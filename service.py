@@ -108,6 +108,7 @@ service.add_asgi_middleware(
 )
 
 # BentoML gives uvicorn no WebSocket settings. PCM does not get smaller, and trying costs most of a core's streams.
-uvicorn.Config.__init__ = partialmethod(uvicorn.Config.__init__, ws_per_message_deflate=False)  # type: ignore[assignment, method-assign]  # a default, no override
+uvicorn_config: Any = uvicorn.Config
+uvicorn_config.__init__ = partialmethod(uvicorn.Config.__init__, ws_per_message_deflate=False)
 # A full collection walks everything that was imported, 0.1 s in which all streams wait; none of it is ever garbage.
 gc.freeze()

@@ -27,6 +27,8 @@ def _stores(rounds: int, pictures: Path) -> str:
 
 SECTIONS: dict[str, Callable[[int, Path], str]] = {
     "embedded": _embedded,
+    "adapters": _adapters,
+    "stores": _stores,
     "relays": relays.section,
     "voices": voices.section,
     "growth": growth.section,

@@ -37,8 +37,8 @@ class WaitLimit:
 
         The plain form for hot paths: no coroutine stands between the block's awaitable and its task.
         """
-        self._rings = 0
-        self._deadline = deadline = math.inf if seconds is None else self._loop.time() + seconds
+        deadline = math.inf if seconds is None else self._loop.time() + seconds
+        self._deadline, self._rings = deadline, 0
         self._task = task = asyncio.current_task(self._loop)
         self._again = RING_AGAIN_SECONDS if seconds is None else seconds
         self._cancelled_before = task.cancelling() if task else 0

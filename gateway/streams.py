@@ -149,6 +149,7 @@ class EventStream(Generic[ProviderEventT]):
 
         Raises GatewayError, never anything stray.
         """
+        self._demand_going_on()
         if self._unbroken >= EVENTS_PER_BREATH:
             self._unbroken = 0
             await asyncio.sleep(0)
