@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from functools import partialmethod
 from typing import Annotated, Any
 
 import bentoml
-import uvicorn
 from pydantic import Field
 from starlette.middleware.cors import CORSMiddleware
 
@@ -22,6 +19,7 @@ from gateway.telemetry import configure_logging
 from stores import open_store
 from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
+from wires.frameworks import tune
 from wires.generate import ChatMessage
 from wires.grpc_port import check_grpc_port
 from wires.interrupts import pass_on_second_interrupt
@@ -37,8 +35,6 @@ app = create_app(gateway, store)
 @bentoml.service(
     name="polywire",
     workers=settings.workers,
-    # The time to the first event is bounded by limits.first_event_seconds; BentoML's own bound must not come first.
-    traffic={"timeout": 24 * 3600},
     # A span per ASGI message costs five times the rest of a token's way, and Polywire logs for itself.
     tracing={"excluded_urls": [".*"]},
     logging={"access": {"enabled": False}},
@@ -106,9 +102,4 @@ service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
 service.add_asgi_middleware(
     DisconnectMiddleware, wire_of=wire_of, most_bytes=settings.limits.request_bytes, stopping=gateway.stopping
 )
-
-# BentoML gives uvicorn no WebSocket settings. PCM does not get smaller, and trying costs most of a core's streams.
-uvicorn_config: Any = uvicorn.Config
-uvicorn_config.__init__ = partialmethod(uvicorn.Config.__init__, ws_per_message_deflate=False)
-# A full collection walks everything that was imported, 0.1 s in which all streams wait; none of it is ever garbage.
-gc.freeze()
+tune()

@@ -32,8 +32,6 @@ SECTIONS: dict[str, Callable[[int, Path], str]] = {
     "relays": relays.section,
     "voices": voices.section,
     "growth": growth.section,
-    "adapters": _adapters,
-    "stores": _stores,
 }
 """Each takes the number of rounds and the folder for its pictures, and gives Markdown."""
 

@@ -84,7 +84,7 @@ def test_the_bento_holds_what_the_service_needs_and_nothing_else(bento: Bento) -
 
 def test_the_bento_says_what_it_is(bento: Bento) -> None:
     about = yaml.safe_load((bento.folder / "bento.yaml").read_text())
-    assert about["labels"] == {"owner": "polywire"}
+    assert about["labels"]["owner"] == "polywire"
     assert about["envs"] == []
     assert (bento.folder / "README.md").read_text() == (ROOT / "README.md").read_text()
 

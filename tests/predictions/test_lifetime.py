@@ -64,7 +64,7 @@ def settled(caller: Caller, made: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_a_stopped_service_leaves_no_reader_waiting_and_no_prediction_unfinished(tmp_path: Path) -> None:
     """Case N2, as far as predictions go."""
-    with running(tmp_path, cluster_config(), grace=5) as service:
+    with running(tmp_path, cluster_config(), grace=2) as service:
         caller = Caller(service)
         prediction = caller.create("hangs")
         with httpx.stream("GET", prediction["urls"]["stream"], timeout=30, verify=PLAIN) as answer:
@@ -74,7 +74,7 @@ def test_a_stopped_service_leaves_no_reader_waiting_and_no_prediction_unfinished
                 if piece.endswith(b"data: Begun\n\n"):
                     stopped_at = time.monotonic()
                     service.process.terminate()
-        assert time.monotonic() - stopped_at < 3
+        assert time.monotonic() - stopped_at < 2 + 2
         service.process.wait(20)
     assert [event for event, _, _ in plain(body)] == ["output", "error", "done"]
     with running(tmp_path, cluster_config()) as service:
