@@ -18,12 +18,14 @@ from stores import open_store
 from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
 from wires.generate import ChatMessage
+from wires.grpc_port import check_grpc_port
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
 
 configure_logging()
 settings = Settings.load()
-gateway = Gateway(settings, build)
-app = create_app(gateway, open_store(settings.store))
+store = open_store(settings.store)
+gateway = Gateway(settings, build, store)
+app = create_app(gateway, store)
 
 
 @bentoml.service(
@@ -38,6 +40,14 @@ app = create_app(gateway, open_store(settings.store))
 @bentoml.asgi_app(app)
 class Polywire:
     """Any streaming client, over the protocol it already speaks, streams text and speech from any model backend."""
+
+    @bentoml.on_deployment  # type: ignore[untyped-decorator]  # BentoML ships no type for it
+    def check_ports() -> None:
+        """End with a sentence when the gRPC port is taken."""
+        try:
+            check_grpc_port(settings)
+        except OSError as error:
+            raise SystemExit(str(error)) from None
 
     @bentoml.api  # type: ignore[untyped-decorator]  # BentoML ships no type for it
     async def generate(

@@ -29,6 +29,7 @@ BUILDERS: dict[str, dict[Kind, str]] = {
     "replicate": {"chat": "adapters.replicate:Replicate"},
     "cog": {"chat": "adapters.cog:Cog"},
     "opensearch": {"chat": "adapters.opensearch:OpenSearch"},
+    "connector": {"chat": "adapters.connector:ConnectorChat"},
     "scripted": {
         "chat": "adapters.scripted:ScriptedChat",
         "speech": "adapters.scripted:ScriptedSpeech",

@@ -6,7 +6,7 @@ The answer is server-sent events, JSON lines (LMI's default) or, from a server t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from typing import Any
 
 import aiohttp
@@ -24,15 +24,15 @@ DRAIN_SECONDS = 0.05
 
 
 async def stream_chat(
-    upstream: HttpUpstream, path: str, body: dict[str, Any]
+    upstream: HttpUpstream, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
 ) -> AsyncGenerator[Delta | Finished, None]:
     """The events of `POST path` with `body`. Closing the generator closes the connection.
 
     Raises GatewayError; Truncated when the body ends without `[DONE]` or a finish reason.
     """
     decoder = ChatCompletionDecoder(upstream.row)
-    headers = {"content-type": "application/json", "accept": "text/event-stream"}
-    async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=headers) as response:
+    head = {**(headers or {}), "content-type": "application/json", "accept": "text/event-stream"}
+    async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=head) as response:
         receive = response.content.readany
         piece = await receive()
         payloads = _reader(upstream.row, response.content_type, piece)

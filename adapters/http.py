@@ -16,6 +16,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from adapters.http_errors import decode_json, error_for_response, error_for_status, retry_after, transport_errors
@@ -46,7 +47,8 @@ LARGE_REQUEST = 1024 * 1024
 class HttpUpstream:
     """The session of one provider row. Built without a running loop; the session opens with the first request.
 
-    `explain` tells an error answer (its head and body) as a GatewayError; `ca_file` overrides the row's.
+    `explain` tells an error answer (its head and body) as a GatewayError; `ca_file` overrides the row's; `resolver`
+    decides which addresses a name may lead to.
     """
 
     def __init__(
@@ -57,8 +59,10 @@ class HttpUpstream:
         *,
         ca_file: Path | None = None,
         explain: Callable[[ProviderRow, aiohttp.ClientResponse, bytes], GatewayError] | None = None,
+        resolver: AbstractResolver | None = None,
     ) -> None:
         self.row = row
+        self._resolver = resolver
         self._ca_file = ca_file or row.ca_file
         self._explain = explain or error_for_response
         self.base_url = base_url.rstrip("/")
@@ -119,7 +123,7 @@ class HttpUpstream:
         if self._session is None:
             context = ssl.create_default_context(cafile=str(self._ca_file)) if self._ca_file else True
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self.row.connections, ssl=context),
+                connector=aiohttp.TCPConnector(limit=self.row.connections, ssl=context, resolver=self._resolver),
                 # Silence is bounded by `gateway/streams.py`; a total time would cut a healthy stream.
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),

@@ -5,18 +5,31 @@ It builds a provider when it is first needed and closes them all.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from gateway.config import Kind, ModelRow, ProviderRow, Settings
-from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, RateLimited, Unsupported
+from gateway.callers import who_asks
+from gateway.checks import check_chat
+from gateway.config import CONNECTOR, Kind, ModelRow, ProviderRow, Settings
+from gateway.connector import Connector
+from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, UpstreamTimeout
 from gateway.events import AudioDelta, AudioEvent, Failed, Finished, FinishReason, StreamEvent, Usage
-from gateway.ports import ChatProvider, Provider, SpeechProvider, TranscriptionProvider, Warmable
-from gateway.request import ChatRequest, Image, SpeechRequest, Text, TranscriptionRequest
+from gateway.ports import (
+    ChatProvider,
+    ConnectorProvider,
+    Provider,
+    SpeechProvider,
+    Store,
+    TranscriptionProvider,
+    Warmable,
+)
+from gateway.registered import Registered
+from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
+from gateway.slots import Slots
 from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
@@ -24,41 +37,60 @@ from gateway.telemetry import Meter
 log = logging.getLogger("polywire")
 
 Builder = Callable[[ProviderRow, Kind, Settings], Provider]
+CONNECTORS = ProviderRow(name=CONNECTOR, type=CONNECTOR, retries=0)
+"""The provider of every registered model."""
 DEFAULT_IDS: dict[Kind, str] = {"chat": "default", "speech": "voice", "transcription": "transcriber"}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a public model id leads. `voice` is the voice part of a speech id such as `voice/heart`."""
+    """Where a public model id leads. `voice` is the voice part of a speech id such as `voice/heart`.
+
+    A registered model leads through its `connector`.
+    """
 
     model: ModelRow
     provider: ProviderRow
     voice: str | None = None
+    connector: Connector | None = None
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """What the adapter needs to know beside the request (`ChatRequest.options`)."""
+        options = self.model.options
+        return options if self.connector is None else {**options, CONNECTOR: self.connector}
 
 
 class Gateway:
-    """Opens streams on any configured model. One per worker; `aclose` closes every provider it built."""
+    """Opens streams on any configured or registered model. One per worker; `aclose` closes every provider it built."""
 
-    def __init__(self, settings: Settings, build: Builder) -> None:
+    def __init__(self, settings: Settings, build: Builder, store: Store | None = None) -> None:
         self.settings = settings
+        self.registered = Registered(store, settings) if store is not None else None
         self._build = build
         self._rows = {row.name: row for row in settings.providers}
         self._models = {row.id: row for row in settings.models}
         self._providers: dict[tuple[str, Kind], Provider] = {}
-        self._open = 0
-        self._busy_since = self._idle_since = time.time()
+        self._slots = Slots(settings.limits.streams)
 
     @property
     def activity(self) -> tuple[bool, float]:
         """Whether streams are at work, and since when that is so, in Unix seconds."""
-        return (True, self._busy_since) if self._open else (False, self._idle_since)
+        return self._slots.activity
 
     def models(self) -> Iterable[ModelRow]:
-        """Every model that a client may name, in the order of the configuration."""
+        """Every configured model that a client may name, in the order of the configuration."""
         return self._models.values()
 
+    async def all_models(self) -> list[ModelRow]:
+        """Every configured model, and those that were registered and that this caller may use."""
+        rows = list(self._models.values())
+        if self.registered is not None:
+            rows += [_registered_row(kept.id) for kept in await self.registered.models.all(who_asks())]
+        return rows
+
     def find(self, model_id: str | None, kind: Kind = "chat") -> Target:
-        """The target of `model_id`; None means this kind's default. Raises NotFound or InvalidRequest."""
+        """The target of a configured model; None means this kind's default. Raises NotFound or InvalidRequest."""
         wanted = model_id or DEFAULT_IDS[kind]
         row = self._models.get(wanted) or self._open_row(wanted, kind)
         if row is None:
@@ -72,6 +104,21 @@ class Gateway:
             raise InvalidRequest(f"Model {wanted!r} is a {row.kind} model, not a {kind} model.", param="model")
         return Target(row, self._rows[row.provider], row.voice)
 
+    async def resolve(self, model_id: str | None, kind: Kind = "chat") -> Target:
+        """The target of a configured model or of one that was registered. Raises GatewayError."""
+        try:
+            return self.find(model_id, kind)
+        except NotFound:
+            if self.registered is None or model_id is None or kind != "chat":
+                raise
+            connector = await self.registered.open(model_id, who_asks())
+            if connector is None:
+                raise
+        provider = CONNECTORS.model_copy(
+            update={"first_event_seconds": connector.patience(), "idle_seconds": connector.patience()}
+        )
+        return Target(_registered_row(model_id), provider, connector=connector)
+
     def find_voice(self, voice: str | None, model_id: str | None = None) -> Target:
         """The target of a voice: a speech model's id, `model/voice`, or a voice name of `model_id` or the default."""
         if voice and (row := self._models.get(voice)) is not None and row.kind == "speech":
@@ -83,13 +130,36 @@ class Gateway:
         target = self.find(model_id, "speech")
         return replace(target, voice=voice) if voice else target
 
-    def chat(self, request: ChatRequest, *, wire: str) -> AbstractAsyncContextManager[EventStream[Any]]:
+    @asynccontextmanager
+    async def chat(self, request: ChatRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
         """Open a chat stream: `async with gateway.chat(request, wire="openai") as events`."""
-        target = self.find(request.model or None)
+        target = await self.resolve(request.model or None)
         provider = cast(ChatProvider, self._provider(target.provider, "chat"))
-        _check_chat(request, provider, self.settings.limits.prompt_characters)
-        upstream = replace(request, model=target.model.upstream, options=target.model.options)
-        return self._stream(lambda: provider.stream(upstream), target, wire)
+        check_chat(request, provider, self.settings.limits.prompt_characters)
+        upstream = replace(request, model=target.model.upstream, options=target.options)
+        async with self._stream(lambda: provider.stream(upstream), target, wire) as events:
+            yield events
+
+    async def ask(self, connector: Connector, parameters: Mapping[str, str], *, wire: str, model: str) -> Any:
+        """The answer of a registered model's remote service as it is, not streamed. Raises GatewayError."""
+        provider = cast(ConnectorProvider, self._provider(CONNECTORS, "chat"))
+        limit = connector.patience() or self.settings.limits.first_event_seconds
+        meter = Meter(wire, model, CONNECTOR)
+        try:
+            with self._slots.take():
+                async with asyncio.timeout(limit):
+                    answer = await provider.ask(connector, parameters)
+            meter.end(Finished(FinishReason.STOP))
+            return answer
+        except TimeoutError:
+            late = UpstreamTimeout(f"The remote service of model {model!r} did not answer in {limit:g} s.")
+            meter.end(Failed(late))
+            raise late from None
+        except GatewayError as error:
+            meter.end(Failed(error))
+            raise
+        finally:
+            meter.close()
 
     def speech(self, request: SpeechRequest, *, wire: str) -> AbstractAsyncContextManager[EventStream[Any]]:
         """Open a speech stream; its audio is in `request.format`."""
@@ -140,9 +210,7 @@ class Gateway:
 
     def demand_room(self) -> None:
         """Raises RateLimited when every stream is in use."""
-        most = self.settings.limits.streams
-        if self._open >= most:
-            raise RateLimited(f"All {most} streams are in use; try again in a moment.", retry_after=1)
+        self._slots.demand()
 
     async def warm(self) -> None:
         """Load the embedded models that are configured (`local.warm`), so that no caller waits for them."""
@@ -173,19 +241,11 @@ class Gateway:
         wire: str,
         patience: Patience | None = None,
     ) -> AsyncIterator[EventStream[Any]]:
-        self.demand_room()
-        if self._open == 0:
-            self._busy_since = time.time()
-        self._open += 1
         patience = patience or self._patience(target.provider)
-        meter = Meter(wire, target.model.id, target.provider.name)
-        try:
+        with self._slots.take():
+            meter = Meter(wire, target.model.id, target.provider.name)
             async with open_stream(source, model=target.model.id, meter=meter, patience=patience) as events:
                 yield events
-        finally:
-            self._open -= 1
-            if self._open == 0:
-                self._idle_since = time.time()
 
     def _patience(self, row: ProviderRow) -> Patience:
         limits = self.settings.limits
@@ -206,6 +266,10 @@ class Gateway:
         if row is None or not row.open or not upstream:
             return None
         return ModelRow(id=model_id, provider=name, upstream=upstream, kind=kind)
+
+
+def _registered_row(id: str) -> ModelRow:
+    return ModelRow(id=id, provider=CONNECTOR, upstream=id)
 
 
 async def _finished(
@@ -230,27 +294,3 @@ async def _metered(spoken: AsyncIterator[StreamEvent], meter: Meter) -> AsyncIte
 
 def _upstream_speech(request: SpeechRequest, target: Target) -> SpeechRequest:
     return replace(request, model=target.model.upstream, voice=target.voice, options=target.model.options)
-
-
-def _check_chat(request: ChatRequest, provider: ChatProvider, most_characters: int) -> None:
-    """Refuse what the provider cannot do before it is asked. Raises InvalidRequest, Unsupported or PayloadTooLarge."""
-    if not request.messages:
-        raise InvalidRequest("The request has no messages; send at least one.", param="messages")
-    size = sum(len(part.text) for message in request.messages for part in message.parts if isinstance(part, Text))
-    if size > most_characters:
-        raise PayloadTooLarge(
-            f"The prompt has {size} characters; at most {most_characters} are taken.", param="messages"
-        )
-    able = provider.capabilities
-    has_image = any(isinstance(part, Image) for message in request.messages for part in message.parts)
-    refused = [
-        word
-        for word, asked, can in (
-            ("tools", bool(request.tools), able.tools),
-            ("images", has_image, able.images),
-            ("response_format", request.response_format is not None, able.response_format),
-        )
-        if asked and not can
-    ]
-    if refused:
-        raise Unsupported(f"Model {request.model or 'default'!r} cannot use {' or '.join(refused)}.", param=refused[0])

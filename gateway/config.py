@@ -7,7 +7,6 @@ Secrets are named in the file and come from the environment; they never leave th
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -25,10 +24,13 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from gateway.config_errors import ConfigError, explain
+from gateway.connector_settings import ConnectorSettings, RegularExpression
 
 Kind = Literal["chat", "speech", "transcription"]
 Dialect = Literal["openai", "tgi", "lmi"]
 ProviderType = Literal["local", "openai", "bedrock", "sagemaker", "polly", "replicate", "cog", "opensearch", "scripted"]
+CONNECTOR = "connector"
+"""The name and type of the one provider that a file cannot have: the models that ML Commons clients register."""
 
 
 class _Strict(BaseModel):
@@ -43,7 +45,7 @@ class ProviderRow(_Strict):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    type: ProviderType
+    type: ProviderType | Literal["connector"]
     base_url: str | None = None
     endpoint_url: str | None = None
     region: str | None = None
@@ -128,30 +130,11 @@ class LambdaSettings(_Strict):
     require_sha256: bool = False
 
 
-def _regular_expressions(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    for pattern in patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
-    return patterns
-
-
-class ConnectorSettings(_Strict):
-    """Where an ML Commons connector may lead; the base_url of every provider row is trusted as well."""
-
-    trusted_endpoints: tuple[str, ...] = (r"^https://api\.openai\.com/.*$",)
-
-    _compile = field_validator("trusted_endpoints")(_regular_expressions)
-
-
 class WebhookSettings(_Strict):
     """Where a prediction's webhooks may go: nowhere until a pattern trusts the target's whole URL."""
 
-    trusted_endpoints: tuple[str, ...] = ()
+    trusted_endpoints: tuple[RegularExpression, ...] = ()
     allow_loopback: bool = False
-
-    _compile = field_validator("trusted_endpoints")(_regular_expressions)
 
 
 DEFAULT_PROVIDERS = (ProviderRow(name="local", type="local"),)
@@ -196,7 +179,9 @@ class Settings(BaseSettings):
     origins: tuple[str, ...] = ()
     workers: int = Field(default=1, ge=1)
     grpc_port: int = Field(default=9400, ge=0, le=65535, validation_alias=_named("POLYWIRE_GRPC_PORT"))
+    grpc_host: str = Field(default="0.0.0.0", validation_alias=_named("POLYWIRE_GRPC_HOST"))  # noqa: S104 - keys guard it
     store: str = Field(default="sqlite:///polywire.db", validation_alias=_named("POLYWIRE_STORE"))
+    store_key: SecretStr | None = Field(default=None, validation_alias=_named("POLYWIRE_STORE_KEY"))
     auth: Literal["keys", "none"] = Field(default="keys", validation_alias=_named("POLYWIRE_AUTH"))
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
         default=(), validation_alias=_named("POLYWIRE_API_KEYS")
@@ -215,6 +200,8 @@ class Settings(BaseSettings):
         names = [row.name for row in self.providers]
         _refuse_doubles("providers", names)
         _refuse_doubles("models", [row.id for row in self.models])
+        if any(CONNECTOR in (row.name, row.type) for row in self.providers):
+            raise ValueError(f"{CONNECTOR!r} is no name or type for a provider row: it means registered models")
         for row in self.models:
             if row.provider not in names:
                 raise ValueError(

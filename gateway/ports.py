@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+from gateway.connector import Connector
 from gateway.events import AudioEvent, Delta, Finished, TextDelta
 from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
 
@@ -34,6 +35,14 @@ class ChatProvider(Protocol):
     def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]: ...
 
     async def aclose(self) -> None: ...
+
+
+class ConnectorProvider(ChatProvider, Protocol):
+    """The backend of registered models; `ChatRequest.options["connector"]` says which one is meant."""
+
+    async def ask(self, connector: Connector, parameters: Mapping[str, str]) -> Any:
+        """The remote service's own answer, not streamed, as decoded JSON. Raises GatewayError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

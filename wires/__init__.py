@@ -15,17 +15,25 @@ from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import Store
 from gateway.predictions import Predictions
-from wires import generate, openai, playground, replicate, sagemaker, websocket
+from wires import generate, openai, opensearch, playground, replicate, sagemaker, websocket
 from wires.base import Wire
 from wires.stopping import on_stop
 
-WIRES: tuple[Wire, ...] = (generate.WIRE, websocket.WIRE, *sagemaker.WIRES, replicate.WIRE, openai.WIRE)
+WIRES: tuple[Wire, ...] = (
+    generate.WIRE,
+    websocket.WIRE,
+    *sagemaker.WIRES,
+    replicate.WIRE,
+    openai.WIRE,
+    opensearch.WIRE,
+)
 """The first wire whose `paths` match a path owns it."""
 ROUTERS: tuple[APIRouter, ...] = (
     *websocket.ROUTERS,
     *sagemaker.ROUTERS,
     *replicate.ROUTERS,
     *openai.ROUTERS,
+    *opensearch.ROUTERS,
     playground.router,
 )
 
@@ -36,7 +44,8 @@ def wire_of(path: str) -> Wire:
 
 
 def create_app(gateway: Gateway, store: Store) -> FastAPI:
-    """The FastAPI application with every wire's routes; it runs the predictions, and closes all when it ends."""
+    """The FastAPI application with every wire's routes; it runs the predictions and the gRPC server, and closes all."""
+    ml_streams = opensearch.StreamPool(gateway)
     predictions = Predictions(store, gateway.settings.limits)
     webhooks = replicate.Webhooks(gateway.settings, store, predictions)
     predictions.observers.append(webhooks.deliver)
@@ -45,7 +54,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         warming = asyncio.create_task(gateway.warm())
         try:
-            async with predictions.serving():
+            async with predictions.serving(), _grpc(ml_streams):
                 with on_stop(predictions.drain_soon):
                     yield
         finally:
@@ -56,6 +65,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
 
     app = FastAPI(title="Polywire", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.gateway = gateway
+    app.state.ml_streams = ml_streams
     app.state.store = store
     app.state.predictions = predictions
     app.state.webhooks = webhooks
@@ -65,6 +75,29 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _validation_error)
     _add_catch_all(app)
     return app
+
+
+@asynccontextmanager
+async def _grpc(ml_streams: opensearch.StreamPool) -> AsyncIterator[None]:
+    """The gRPC server of this worker, unless its port is 0. It drains from the moment the process is asked to end."""
+    gateway = ml_streams.gateway
+    if not gateway.settings.grpc_port:
+        yield
+        return
+    from wires.opensearch_grpc import GrpcServer
+
+    server = GrpcServer(ml_streams)
+    await server.start()
+
+    def drain() -> None:
+        ml_streams.draining = True
+        server.drain()
+
+    try:
+        with on_stop(drain):
+            yield
+    finally:
+        await server.stop()
 
 
 async def _gateway_error(request: Request, error: Exception) -> Response:

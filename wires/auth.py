@@ -18,6 +18,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.callers import ADMIN, Caller, current_caller
 from gateway.config import Settings
 from gateway.errors import Forbidden, GatewayError, Unauthorized
 from wires.base import Wire
@@ -41,12 +42,16 @@ class AuthMiddleware:
             await self.app(scope, receive, send)
             return
         try:
-            owner = self.policy.admit(scope)
+            caller = self.policy.admit(scope)
         except GatewayError as error:
             await self._refuse(error, scope, receive, send)
             return
-        scope.setdefault("state", {})["owner"] = owner
-        await self.app(scope, receive, send)
+        scope.setdefault("state", {})["owner"] = caller.key
+        token = current_caller.set(caller)
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            current_caller.reset(token)
 
     async def _refuse(self, error: GatewayError, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -63,37 +68,45 @@ class Policy:
 
     def __init__(self, settings: Settings) -> None:
         self._hashes = [_hash(key.get_secret_value()) for key in settings.api_keys]
-        if settings.admin_key is not None:
-            self._hashes.append(_hash(settings.admin_key.get_secret_value()))
+        self._admin = None if settings.admin_key is None else _hash(settings.admin_key.get_secret_value())
+        if self._admin is not None:
+            self._hashes.append(self._admin)
         self._open = settings.auth == "none"
         self._has_keys = bool(settings.api_keys)
         self._origins = settings.origins
 
-    def admit(self, scope: Scope) -> str:
-        """The owner of what this request creates: its key's hashed id, empty where keys are not asked for.
-
-        Raises Unauthorized or Forbidden unless the request may go on.
-        """
+    def admit(self, scope: Scope) -> Caller:
+        """Who asks. Raises Unauthorized or Forbidden unless the request may go on."""
         headers = Headers(scope=scope)
         if scope["type"] == "websocket":
             self._check_origin(headers)
+        keys = list(credentials(headers))
+        caller = self._caller(keys, loopback=_is_loopback(scope))
         if self._open or OPEN_PATHS.fullmatch(scope["path"]) or _preflight(scope, headers):
-            return ""
+            return caller
         if not self._has_keys:
-            if not _is_loopback(scope):
+            if not _is_loopback(scope) and not caller.admin:
                 raise Unauthorized(
                     "This service has no API keys configured and so serves only clients on its own machine; "
                     "set POLYWIRE_API_KEYS (or POLYWIRE_AUTH=none to open it on purpose).",
                     code="no_keys_configured",
                 )
-            return ""
-        keys = list(credentials(headers))
+            return caller
         if not keys:
             raise Unauthorized("No API key was sent; send it as 'Authorization: Bearer <key>'.", code="missing_api_key")
-        known = next((key for key in keys if self._known(key)), None)
-        if known is None:
+        if not any(self._known(key) for key in keys):
             raise Unauthorized("The API key is not valid.", code="invalid_api_key")
-        return _hash(known).hex()[:32]
+        return caller
+
+    def _caller(self, keys: list[str], *, loopback: bool) -> Caller:
+        """Without any key configured, whoever is on this machine runs it. An admin key, where there is one, creates."""
+        if self._admin is not None and any(hmac.compare_digest(_hash(key), self._admin) for key in keys):
+            return Caller(ADMIN, admin=True, creates=True)
+        creates = self._admin is None and loopback
+        known = next((key for key in keys if self._known(key)), None)
+        if known is not None:
+            return Caller(_hash(known).hex()[:32], creates=creates)
+        return Caller(ADMIN, admin=True, creates=True) if creates and not self._has_keys else Caller(creates=creates)
 
     def _known(self, key: str) -> bool:
         offered = _hash(key)

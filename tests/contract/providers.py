@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.contract import openai_entry, scripted_entry
+from tests.contract import connector_entry, openai_entry, scripted_entry
 
-ENTRIES = (scripted_entry.ENTRY, openai_entry.ENTRY)
+ENTRIES = (scripted_entry.ENTRY, openai_entry.ENTRY, connector_entry.ENTRY)

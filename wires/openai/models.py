@@ -33,13 +33,13 @@ class ModelList(BaseModel):
 @router.get("/v1/models")
 async def list_models(request: Request) -> ModelList:
     """Every model that may be named."""
-    return ModelList(data=[model_object(row) for row in gateway_of(request).models()])
+    return ModelList(data=[model_object(row) for row in await gateway_of(request).all_models()])
 
 
 @router.get("/v1/models/{model_id}")
 async def retrieve_model(request: Request, model_id: str) -> ModelObject:
     """One model by its id."""
-    for row in gateway_of(request).models():
+    for row in await gateway_of(request).all_models():
         if row.id == model_id:
             return model_object(row)
     raise NotFound(f"There is no model {model_id!r}.", code="model_not_found", param="model")

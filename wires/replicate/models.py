@@ -26,20 +26,20 @@ STREAMING = {
 @router.get("/v1/models/{owner}/{name}")
 async def get_model(request: Request, owner: str, name: str) -> Response:
     """One model."""
-    return JsonResponse(model_object(find_model(gateway_of(request), f"{owner}/{name}"), base_url(request)))
+    return JsonResponse(model_object(await find_model(gateway_of(request), f"{owner}/{name}"), base_url(request)))
 
 
 @router.get("/v1/models/{owner}/{name}/versions")
 async def list_versions(request: Request, owner: str, name: str) -> Response:
     """A model's versions: there is one."""
-    row = find_model(gateway_of(request), f"{owner}/{name}")
+    row = await find_model(gateway_of(request), f"{owner}/{name}")
     return JsonResponse({"previous": None, "next": None, "results": [version_object(row)]})
 
 
 @router.get("/v1/models/{owner}/{name}/versions/{id}")
 async def get_version(request: Request, owner: str, name: str, id: str) -> Response:
     """One version."""
-    row = find_model(gateway_of(request), f"{owner}/{name}")
+    row = await find_model(gateway_of(request), f"{owner}/{name}")
     if id != version_id(row):
         raise NotFound(f"Model {row.id!r} has no such version; its version is {version_id(row)}.")
     return JsonResponse(version_object(row))

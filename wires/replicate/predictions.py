@@ -38,14 +38,14 @@ PAGE = 100
 async def create_by_model(request: Request, owner: str, name: str) -> Response:
     """Run an official model: one named without a version."""
     body = parse_body(await request.body())
-    return await _create(request, body, find_model(gateway_of(request), f"{owner}/{name}"), HIDDEN_VERSION)
+    return await _create(request, body, await find_model(gateway_of(request), f"{owner}/{name}"), HIDDEN_VERSION)
 
 
 @router.post("/v1/deployments/{owner}/{name}/predictions", status_code=201)
 async def create_by_deployment(request: Request, owner: str, name: str) -> Response:
     """Run a deployment: here every model is its own."""
     body = parse_body(await request.body())
-    row = find_model(gateway_of(request), f"{owner}/{name}")
+    row = await find_model(gateway_of(request), f"{owner}/{name}")
     return await _create(request, body, row, version_id(row), deployment=row.id)
 
 
@@ -55,7 +55,7 @@ async def create_by_version(request: Request) -> Response:
     body = parse_body(await request.body())
     if not body.version:
         raise invalid("version is required.", "version")
-    row = find_version(gateway_of(request), body.version)
+    row = await find_version(gateway_of(request), body.version)
     return await _create(request, body, row, version_id(row))
 
 

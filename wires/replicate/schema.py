@@ -43,28 +43,28 @@ SPEECH_INPUT: dict[str, Any] = {
 SPEECH_OUTPUT: dict[str, Any] = {"type": "string", "title": "Output", "format": "uri"}
 
 
-def find_model(gateway: Gateway, id: str) -> ModelRow:
+async def find_model(gateway: Gateway, id: str) -> ModelRow:
     """The chat or speech model that a client calls `id`. Raises NotFound."""
     row = next((row for row in gateway.models() if row.id == id), None)
     if row is None:
-        row = gateway.find(id).model
+        row = (await gateway.resolve(id)).model
     if row.kind == "transcription":
         raise NotFound(f"Model {id!r} transcribes; ask it by /v1/audio/transcriptions.", code="model_not_found")
     return row
 
 
-def find_version(gateway: Gateway, reference: str) -> ModelRow:
+async def find_version(gateway: Gateway, reference: str) -> ModelRow:
     """The model of `owner/name`, `owner/name:version` or a bare version id. Raises NotFound."""
     name, _, version = reference.rpartition(":")
     if name:
-        row = find_model(gateway, name)
+        row = await find_model(gateway, name)
         if version == version_id(row):
             return row
         raise NotFound(f"Model {name!r} has no such version; its version is {version_id(row)}.")
     for row in gateway.models():
         if reference == version_id(row) and row.kind != "transcription":
             return row
-    return find_model(gateway, reference)
+    return await find_model(gateway, reference)
 
 
 def version_id(row: ModelRow) -> str:

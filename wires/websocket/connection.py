@@ -122,6 +122,7 @@ class Connection:
                 await self._speak_bare(said)
             case Chat():
                 answer = ChatTurn(self._gateway, self._wire, self._conversation, said)
+                await answer.demand_model()
                 await self._start(answer, said.id, interrupt=said.interrupt)
             case Speak():
                 speech = WholeSpeech(self._gateway, self._wire, self._conversation.configuration, said)
@@ -200,7 +201,7 @@ class Connection:
 
     async def _configure(self, said: Configure) -> None:
         configuration = self._conversation.configuration.changed(said)
-        model = self._gateway.find(configuration.model).model.id
+        model = (await self._gateway.resolve(configuration.model)).model.id
         voice = configuration.voice or self._gateway.find_voice(None).model.id
         self._gateway.find_voice(configuration.voice)
         self._conversation.configuration = configuration

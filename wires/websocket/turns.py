@@ -34,9 +34,12 @@ class ChatTurn:
         speak = configuration.speak if said.speak is None else said.speak
         self._speech = speech_request("", configuration, said.voice, said.format) if speak else None
         self._heard = HeardText()
-        gateway.find(self._request.model or None)
         if self._speech is not None:
             gateway.find_voice(self._speech.voice)
+
+    async def demand_model(self) -> None:
+        """Raises GatewayError when the model cannot be asked: better before the turn begins."""
+        await self._gateway.resolve(self._request.model or None)
 
     async def run(self, turn: Turn) -> None:
         try:
