@@ -19,6 +19,7 @@ from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
 from wires.generate import ChatMessage
 from wires.grpc_port import check_grpc_port
+from wires.limits import LimitMiddleware
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
 
 configure_logging()
@@ -76,4 +77,5 @@ class Polywire:
 service: Any = Polywire  # the decorator makes a bentoml.Service of the class
 service.add_asgi_middleware(RequestMiddleware, wire_of=wire_of)
 service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
+service.add_asgi_middleware(LimitMiddleware, wire_of=wire_of, allowance=gateway.allowance, limits=settings.limits)
 service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, most_bytes=settings.limits.request_bytes)

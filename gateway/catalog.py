@@ -1,7 +1,4 @@
-"""The Gateway: public model id -> provider and upstream id. This is what wires see of everything southbound.
-
-It builds a provider when it is first needed and closes them all.
-"""
+"""The Gateway: public model id -> provider and upstream id. All that wires see of the south; it closes it all."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from gateway.allowance import Allowance, estimate
 from gateway.callers import who_asks
 from gateway.checks import check_chat
 from gateway.config import CONNECTOR, Kind, ModelRow, ProviderRow, Settings
@@ -71,7 +69,8 @@ class Gateway:
         self._rows = {row.name: row for row in settings.providers}
         self._models = {row.id: row for row in settings.models}
         self._providers: dict[tuple[str, Kind], Provider] = {}
-        self._slots = Slots(settings.limits.streams)
+        self.allowance = Allowance(settings, store)
+        self._slots = Slots(settings.limits.streams, settings.limits.streams_per_key)
 
     @property
     def activity(self) -> tuple[bool, float]:
@@ -137,7 +136,8 @@ class Gateway:
         provider = cast(ChatProvider, self._provider(target.provider, "chat"))
         check_chat(request, provider, self.settings.limits.prompt_characters)
         upstream = replace(request, model=target.model.upstream, options=target.options)
-        async with self._stream(lambda: provider.stream(upstream), target, wire) as events:
+        tokens = estimate(request)
+        async with self._stream(lambda: provider.stream(upstream), target, wire, tokens=tokens) as events:
             yield events
 
     async def ask(self, connector: Connector, parameters: Mapping[str, str], *, wire: str, model: str) -> Any:
@@ -146,7 +146,7 @@ class Gateway:
         limit = connector.patience() or self.settings.limits.first_event_seconds
         meter = Meter(wire, model, CONNECTOR)
         try:
-            with self._slots.take():
+            with self._slots.take(who_asks().owner):
                 async with asyncio.timeout(limit):
                     answer = await provider.ask(connector, parameters)
             meter.end(Finished(FinishReason.STOP))
@@ -210,7 +210,7 @@ class Gateway:
 
     def demand_room(self) -> None:
         """Raises RateLimited when every stream is in use."""
-        self._slots.demand()
+        self._slots.demand(who_asks().owner)
 
     async def warm(self) -> None:
         """Load the embedded models that are configured (`local.warm`), so that no caller waits for them."""
@@ -240,12 +240,14 @@ class Gateway:
         target: Target,
         wire: str,
         patience: Patience | None = None,
+        tokens: int = 0,
     ) -> AsyncIterator[EventStream[Any]]:
         patience = patience or self._patience(target.provider)
-        with self._slots.take():
-            meter = Meter(wire, target.model.id, target.provider.name)
-            async with open_stream(source, model=target.model.id, meter=meter, patience=patience) as events:
-                yield events
+        with self._slots.take(owner := who_asks().owner):
+            async with self.allowance.stream(owner, tokens) as bill:
+                meter = bill.meter = Meter(wire, target.model.id, target.provider.name)
+                async with open_stream(source, model=target.model.id, meter=meter, patience=patience) as events:
+                    yield events
 
     def _patience(self, row: ProviderRow) -> Patience:
         limits = self.settings.limits

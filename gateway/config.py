@@ -100,7 +100,11 @@ class ModelRow(_Strict):
 
 
 class Limits(_Strict):
-    """Bounds of one worker. Seconds are wall time; `streams` counts streams at work on all wires."""
+    """Bounds of one worker. Seconds are wall time; `streams` counts streams at work on all wires.
+
+    `requests_per_minute`, `tokens_per_minute`, `handshakes_per_minute` and `..._per_key` hold for each key, `all_...`,
+    `streams` and `sockets` for all keys together. Those per minute hold over all workers. None: no bound.
+    """
 
     request_bytes: int = Field(default=20 * 1024 * 1024, gt=0)
     prompt_characters: int = Field(default=400_000, gt=0)
@@ -112,6 +116,17 @@ class Limits(_Strict):
     prediction_ttl_seconds: float = Field(default=3600, gt=0)
     drain_seconds: float = Field(default=10, ge=0)
     socket_idle_seconds: float = Field(default=600, gt=0)
+    header_bytes: int = Field(default=64 * 1024, ge=1024)
+    header_seconds: float = Field(default=20, gt=0)
+    json_depth: int = Field(default=100, ge=10, le=500)
+    sockets: int = Field(default=10_000, gt=0)
+    sockets_per_key: int | None = Field(default=None, gt=0)
+    streams_per_key: int | None = Field(default=None, gt=0)
+    requests_per_minute: int | None = Field(default=None, gt=0)
+    all_requests_per_minute: int | None = Field(default=None, gt=0)
+    tokens_per_minute: int | None = Field(default=None, gt=0)
+    all_tokens_per_minute: int | None = Field(default=None, gt=0)
+    handshakes_per_minute: int | None = Field(default=None, gt=0)
 
 
 class LocalSettings(_Strict):

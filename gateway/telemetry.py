@@ -38,14 +38,16 @@ access_log = logging.getLogger("polywire.access")
 class RequestScope:
     """What is known of the request that is being served.
 
-    `logged` is set once its line has been written; `code` is the error code of a refusal. `refusal` is an answer that
-    replaces the one on its way: it serves the API whose answers BentoML, not we, make.
+    `logged` is set once its line has been written, `counted` once its owner's allowance was charged. `code` is the
+    error code of a refusal; `refusal` is an answer that replaces the one on its way: it serves the API whose answers
+    BentoML, not we, make.
     """
 
     request_id: str
     wire: str
     started_at: float = field(default_factory=time.perf_counter)
     logged: bool = False
+    counted: bool = False
     code: str | None = None
     refusal: Any = None
 
@@ -134,6 +136,11 @@ class Meter:
                 return "failed"
             case _:
                 return "cancelled"
+
+    @property
+    def terminal(self) -> Finished | Failed | None:
+        """The stream's terminal event so far."""
+        return self._terminal
 
     def close(self) -> None:
         """Count and log; a second call does nothing."""
