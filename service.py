@@ -17,6 +17,7 @@ from gateway.telemetry import configure_logging
 from stores import open_store
 from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
+from wires.connections import bound_connections
 from wires.generate import ChatMessage
 from wires.grpc_port import check_grpc_port
 from wires.limits import LimitMiddleware
@@ -24,6 +25,7 @@ from wires.middleware import DisconnectMiddleware, RequestMiddleware
 
 configure_logging()
 settings = Settings.load()
+bound_connections(settings.limits)
 store = open_store(settings.store)
 gateway = Gateway(settings, build, store)
 app = create_app(gateway, store)
@@ -78,4 +80,4 @@ service: Any = Polywire  # the decorator makes a bentoml.Service of the class
 service.add_asgi_middleware(RequestMiddleware, wire_of=wire_of)
 service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
 service.add_asgi_middleware(LimitMiddleware, wire_of=wire_of, allowance=gateway.allowance, limits=settings.limits)
-service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, most_bytes=settings.limits.request_bytes)
+service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, limits=settings.limits)

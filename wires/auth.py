@@ -23,7 +23,7 @@ from gateway.config import Settings
 from gateway.errors import Forbidden, GatewayError, Unauthorized
 from wires.base import Wire
 
-OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/.*)?|v1/(streams|files)/[^/]+)")
+OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/[a-z.]*)?|v1/(streams|files)/[^/]+)")
 """Health, the page (which holds nothing) and Replicate's stream and file URLs, which are unguessable capabilities."""
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 """Headers by which a proxy says that it speaks for somebody else."""
