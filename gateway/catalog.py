@@ -15,7 +15,7 @@ from gateway.checks import check_chat
 from gateway.config import CONNECTOR, Kind, ModelRow, ProviderRow, Settings
 from gateway.connector import Connector
 from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, UpstreamTimeout
-from gateway.events import AudioDelta, AudioEvent, Failed, Finished, FinishReason, StreamEvent, Usage
+from gateway.events import AudioEvent, Failed, Finished, FinishReason, StreamEvent
 from gateway.ports import (
     ChatProvider,
     ConnectorProvider,
@@ -29,6 +29,7 @@ from gateway.registered import Registered
 from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
 from gateway.slots import Slots
 from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
+from gateway.speech_events import finished, metered
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
 
@@ -82,10 +83,17 @@ class Gateway:
         return self._models.values()
 
     async def all_models(self) -> list[ModelRow]:
-        """Every configured model, and those that were registered and that this caller may use."""
+        """Every configured model, and those that were registered and that this caller may use.
+
+        While the store does not answer these are the configured ones.
+        """
         rows = list(self._models.values())
         if self.registered is not None:
-            rows += [_registered_row(kept.id) for kept in await self.registered.models.all(who_asks())]
+            try:
+                rows += [_registered_row(kept.id) for kept in await self.registered.models.all(who_asks())]
+            except GatewayError as error:
+                if error.code != "store_unavailable":
+                    raise
         return rows
 
     def find(self, model_id: str | None, kind: Kind = "chat") -> Target:
@@ -168,7 +176,7 @@ class Gateway:
         if len(request.text) > self.settings.limits.prompt_characters:
             raise PayloadTooLarge(f"The text is longer than {self.settings.limits.prompt_characters} characters.")
         upstream = _upstream_speech(request, target)
-        return self._stream(lambda: _finished(synthesize(provider, upstream), lambda: len(request.text)), target, wire)
+        return self._stream(lambda: finished(synthesize(provider, upstream), lambda: len(request.text)), target, wire)
 
     @asynccontextmanager
     async def spoken_chat(
@@ -180,7 +188,7 @@ class Gateway:
         async with self.chat(chat, wire=wire) as events:
             patience = self._patience(target.provider)
             async with aclosing(speak(events, provider, upstream, heard=heard, patience=patience)) as spoken:
-                yield _metered(spoken, events.meter)
+                yield metered(spoken, events.meter)
 
     def speech_feed(
         self, feed: SpeechFeed, request: SpeechRequest, *, wire: str
@@ -191,7 +199,7 @@ class Gateway:
         heard, patience = HeardText(), self._patience(target.provider)
 
         def source() -> AsyncGenerator[AudioEvent | Finished, None]:
-            return _finished(
+            return finished(
                 speak_feed(feed, provider, upstream, heard=heard, patience=patience), lambda: heard.characters
             )
 
@@ -272,26 +280,6 @@ class Gateway:
 
 def _registered_row(id: str) -> ModelRow:
     return ModelRow(id=id, provider=CONNECTOR, upstream=id)
-
-
-async def _finished(
-    audio: AsyncGenerator[AudioEvent, None], characters: Callable[[], int]
-) -> AsyncGenerator[AudioEvent | Finished, None]:
-    """Speech with the terminal event that a `SpeechProvider` leaves to us: its clean end is its marker."""
-    async with aclosing(audio):
-        async for event in audio:
-            yield event
-    yield Finished(FinishReason.STOP, Usage(characters=characters()))
-
-
-async def _metered(spoken: AsyncIterator[StreamEvent], meter: Meter) -> AsyncIterator[StreamEvent]:
-    """A spoken chat, whose audio and whose voice's failure its chat's meter cannot see by itself."""
-    async for event in spoken:
-        if isinstance(event, AudioDelta):
-            meter.audio()
-        elif isinstance(event, Failed):
-            meter.end(event)
-        yield event
 
 
 def _upstream_speech(request: SpeechRequest, target: Target) -> SpeechRequest:

@@ -64,6 +64,9 @@ async def test_two_workers_share_the_port_and_the_models(tmp_path_factory: pytes
             serving(streamed(*chat("Hi"))) as remote,
             httpx.AsyncClient(base_url=service.url, timeout=20) as client,
         ):
+            async with asyncio.timeout(20):
+                while service.log.read_text().count("gRPC listens on") < 2:  # noqa: ASYNC110 - a file tells nobody
+                    await asyncio.sleep(0.05)
             model = await Cluster(service, client).register(openai_connector(remote.url))
             request = asked(model, messages=HELLO, x_llm_interface=OPENAI)
             for number in range(12):
@@ -72,4 +75,3 @@ async def test_two_workers_share_the_port_and_the_models(tmp_path_factory: pytes
                 async with grpc.aio.insecure_channel(f"127.0.0.1:{service.grpc_port}", options) as channel:
                     messages, code, _ = await read(MLServiceStub(channel).PredictModelStream(request))
                 assert (code, "".join(map(content, messages))) == (Code.OK, "Hi")
-        assert service.log.read_text().count("gRPC listens on") == 2

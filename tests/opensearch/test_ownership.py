@@ -120,3 +120,13 @@ async def test_a_lost_store_key_is_said_and_gives_nothing_away(tmp_path: Path) -
         assert answer.status_code == 500
         assert "key has changed" in answer.json()["error"]["reason"]
     assert not (tmp_path / "state" / "polywire.db.key").exists()
+
+
+async def test_without_a_store_the_configured_models_are_served(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where the store's folder should be")
+    async with in_process(tmp_path) as client:
+        listed = await client.get("/v1/models")
+        assert "echo" in [model["id"] for model in listed.json()["data"]]
+        answer = await client.post(f"{ML}/models/echo/_predict", json=ASKED)
+        assert answer.status_code == 200
+        assert (await client.post(f"{ML}/connectors/_create", json=openai_connector(URL))).status_code >= 500
