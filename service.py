@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import bentoml
 from pydantic import Field
+from starlette.middleware.cors import CORSMiddleware
 
 from adapters import build
 from gateway.catalog import Gateway
@@ -59,15 +60,16 @@ class Polywire:
         ctx: bentoml.Context,
         model: str | None = None,
         system: str | None = None,
-        messages: list[ChatMessage] = [],  # noqa: B006 - BentoML copies defaults
+        messages: list[ChatMessage] | None = None,
         max_tokens: Annotated[int | None, Field(ge=1)] = None,
         temperature: Annotated[float | None, Field(ge=0, le=2)] = None,
         top_p: Annotated[float | None, Field(ge=0, le=1)] = None,
-        stop: list[str] = [],  # noqa: B006 - BentoML copies defaults
+        stop: str | list[str] | None = None,
     ) -> AsyncGenerator[str, None]:
         """Answer `prompt`, piece by piece as the model writes it."""
-        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=tuple(stop))
-        request = generate.parse(prompt, model=model, system=system, messages=messages, sampling=sampling)
+        stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
+        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=stops)
+        request = generate.parse(prompt, model=model, system=system, messages=messages or [], sampling=sampling)
         framed = "text/event-stream" in ctx.request.headers.get("accept", "")
         kind = "text/event-stream" if framed else "text/plain"
         ctx.response.headers["content-type"] = f"{kind}; charset=utf-8"
@@ -78,6 +80,15 @@ class Polywire:
 
 service: Any = Polywire  # the decorator makes a bentoml.Service of the class
 service.add_asgi_middleware(RequestMiddleware, wire_of=wire_of)
+if settings.origins:
+    # Pages of these origins may read every answer, refusals too; a key is sent by hand, so no cookies are.
+    service.add_asgi_middleware(
+        CORSMiddleware,
+        allow_origins=settings.origins,
+        allow_methods=["*"],
+        allow_headers=["*"],
+        expose_headers=["x-request-id", "retry-after", "retry-after-ms", "x-should-retry"],
+    )
 service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
 service.add_asgi_middleware(LimitMiddleware, wire_of=wire_of, allowance=gateway.allowance, limits=settings.limits)
 service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, limits=settings.limits)

@@ -1,6 +1,7 @@
 """Plays a script of events, errors and delays: the double that tests use, and a provider for demonstrations.
 
-Row: `path`, a YAML file that maps an upstream id to its steps. The upstream id `echo` says the prompt back.
+Row: `path`, a YAML file that maps an upstream id to its steps. The upstream id `echo` says the prompt back,
+`conversation` all that it was given.
 Steps: `{text: ..., times: 1}`, `{reasoning: ...}`, `{tool: {index, id, name, arguments}}`, `{delay: seconds}`,
 `{silence: true}`, `{error: {status, message}}`, `{fault: message}` (an exception of no known kind),
 `{finish: stop, usage: {...}}`.
@@ -13,6 +14,7 @@ import math
 import re
 from array import array
 from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -36,11 +38,13 @@ from gateway.events import (
     Usage,
 )
 from gateway.ports import Capabilities, SpeechLimits
-from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
+from gateway.request import ChatRequest, Message, SpeechRequest, Text, ToolCall, ToolResult, TranscriptionRequest
 
 RATE = 24_000
 SECONDS_PER_CHARACTER = 0.06
 PIECE_SECONDS = 0.1
+_CYCLE = array("h", (int(8000 * math.sin(2 * math.pi * 440 / RATE * n)) for n in range(600))).tobytes()
+"""Eleven waves of 440 Hz: the shortest piece that can be repeated."""
 
 
 class Silence(Enum):
@@ -67,21 +71,15 @@ class ScriptedChat:
     async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
         steps = self._scripts.get(request.model)
         if steps is None:
-            if request.model != "echo":
+            speaker = _SPEAKERS.get(request.model)
+            if speaker is None:
                 raise NotFound(f"There is no script {request.model!r}.", provider=self.name, code="model_not_found")
-            steps = echo(request)
+            steps = speaker(request)
         self.opened += 1
         try:
-            for step in steps:
-                match step:
-                    case float() | int():
-                        await asyncio.sleep(step)
-                    case Silence():
-                        await asyncio.Event().wait()
-                    case Exception():
-                        raise step
-                    case _:
-                        yield step
+            async with aclosing(_play(steps)) as events:
+                async for event in events:
+                    yield event
         finally:
             self.closed += 1
 
@@ -90,20 +88,23 @@ class ScriptedChat:
 
 
 class ScriptedSpeech:
-    """A `SpeechProvider` that hums: a 440 Hz tone whose length goes with the text's."""
+    """A `SpeechProvider` that hums: a 440 Hz tone as long as the text, or as its script says."""
 
     limits = SpeechLimits(characters=4096)
 
     def __init__(self, row: ProviderRow, settings: Settings) -> None:
         self.name = row.name
+        self._scripts = _load(row.path)
 
     async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[AudioEvent, None]:
         yield AudioStart(AudioFormat(rate=RATE))
-        samples = int(RATE * SECONDS_PER_CHARACTER * len(request.text) / request.speed)
-        piece = int(RATE * PIECE_SECONDS)
-        for start in range(0, samples, piece):
-            await asyncio.sleep(0)
-            yield AudioDelta(_tone(start, min(piece, samples - start)))
+        steps = self._scripts.get(request.model) or [TextDelta(request.text)]
+        async with aclosing(_play(steps)) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    for piece in _hum(event.text, request.speed):
+                        await asyncio.sleep(0)
+                        yield piece
 
     async def aclose(self) -> None:
         """Nothing is held open."""
@@ -117,10 +118,10 @@ class ScriptedTranscription:
         self._scripts = _load(row.path)
 
     async def transcribe(self, request: TranscriptionRequest) -> AsyncGenerator[TextDelta | Finished, None]:
-        for step in self._scripts.get(request.model, ()):
-            if isinstance(step, TextDelta):
-                yield step
-        yield Finished(FinishReason.STOP)
+        async with aclosing(_play(self._scripts.get(request.model, ()))) as events:
+            async for event in events:
+                if isinstance(event, TextDelta | Finished):
+                    yield event
 
     async def aclose(self) -> None:
         """Nothing is held open."""
@@ -133,9 +134,48 @@ def echo(request: ChatRequest) -> Iterator[Step]:
     yield Finished(FinishReason.STOP, Usage(input_tokens=len(words), output_tokens=len(words)))
 
 
+def conversation(request: ChatRequest) -> Iterator[Step]:
+    """Every message in a line: who said it, its text, its calls and results."""
+    lines = (f"{message.role}: {' '.join(_told(message))}" for message in request.messages)
+    yield TextDelta("\n".join(lines))
+    yield Finished(FinishReason.STOP)
+
+
+def _told(message: Message) -> Iterator[str]:
+    for part in message.parts:
+        match part:
+            case Text(text=text) | ToolResult(text=text):
+                yield text
+            case ToolCall(name=name, arguments=arguments):
+                yield f"{name}({arguments})"
+
+
+_SPEAKERS = {"echo": echo, "conversation": conversation}
+
+
+async def _play(steps: Steps) -> AsyncGenerator[Delta | Finished, None]:
+    for step in steps:
+        match step:
+            case float() | int():
+                await asyncio.sleep(step)
+            case Silence():
+                await asyncio.Event().wait()
+            case Exception():
+                raise step
+            case _:
+                yield step
+
+
+def _hum(text: str, speed: float) -> Iterator[AudioDelta]:
+    samples = int(RATE * SECONDS_PER_CHARACTER * len(text) / speed)
+    piece = int(RATE * PIECE_SECONDS)
+    for start in range(0, samples, piece):
+        yield AudioDelta(_tone(start, min(piece, samples - start)))
+
+
 def _tone(start: int, count: int) -> bytes:
-    step = 2 * math.pi * 440 / RATE
-    return array("h", (int(8000 * math.sin(step * (start + n))) for n in range(count))).tobytes()
+    offset = start % (len(_CYCLE) // 2)
+    return (_CYCLE * (count * 2 // len(_CYCLE) + 2))[offset * 2 : (offset + count) * 2]
 
 
 def _load(path: Path | None) -> dict[str, Steps]:

@@ -130,9 +130,9 @@ class Gateway:
         """The target of a voice: a speech model's id, `model/voice`, or a voice name of `model_id` or the default."""
         if voice and (row := self._models.get(voice)) is not None and row.kind == "speech":
             return self.find(voice, "speech")
-        if voice and model_id is None and "/" in voice:
+        if voice and "/" in voice:
             model, _, name = voice.rpartition("/")
-            if model in self._models:
+            if (row := self._models.get(model)) is not None and row.kind == "speech":
                 return replace(self.find(model, "speech"), voice=name)
         target = self.find(model_id, "speech")
         return replace(target, voice=voice) if voice else target

@@ -23,8 +23,14 @@ def scripted_config(**extra: Any) -> dict[str, Any]:
         {"id": "polywire/chat", "provider": "script", "upstream": "hello"},
         {"id": "tgi", "provider": "script", "upstream": "hello"},
         {"id": "echo", "provider": "script", "upstream": "echo"},
+        {"id": "conversation", "provider": "script", "upstream": "conversation"},
         {"id": "test/echo", "provider": "script", "upstream": "echo"},
         {"id": "voice", "provider": "script", "upstream": "tone", "kind": "speech"},
+        {"id": "voice-fails-first", "provider": "script", "upstream": "fails-first", "kind": "speech"},
+        {"id": "voice-fails-midway", "provider": "script", "upstream": "speaks-then-fails", "kind": "speech"},
+        {"id": "voice-floods", "provider": "script", "upstream": "flood", "kind": "speech"},
+        {"id": "voice-hangs", "provider": "script", "upstream": "hangs-midway", "kind": "speech"},
+        {"id": "transcriber-fails-midway", "provider": "script", "upstream": "fails-midway", "kind": "transcription"},
         {"id": "transcriber", "provider": "script", "upstream": "hello", "kind": "transcription"},
     ]
     provider = {"name": "script", "type": "scripted", "path": str(ROOT / "tests" / "data" / "script.yaml")}

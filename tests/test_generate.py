@@ -45,6 +45,15 @@ def test_a_refusal_before_the_first_piece_has_its_status(service: Service) -> No
     assert ask(service, "hello", max_tokens=0).status_code == 400
 
 
+def test_every_documented_field_is_taken_in_its_usual_forms(service: Service) -> None:
+    history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    for more in (
+        {"messages": history, "system": "Be brief.", "max_tokens": 9, "temperature": 0.5, "top_p": 0.5, "stop": ["x"]},
+        {"messages": None, "system": None, "max_tokens": None, "stop": "x"},
+    ):
+        assert ask(service, "hello", **more).text == "Hello 안녕하세요 👋🏽"
+
+
 def test_server_sent_events_are_framed_when_asked(service: Service) -> None:
     accept = {"accept": "text/event-stream"}
     answer = httpx.post(f"{service.url}/generate", json={"prompt": "hi", "model": "hello"}, headers=accept)

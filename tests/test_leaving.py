@@ -19,6 +19,8 @@ PATHS: dict[str, Callable[[str], dict[str, object]]] = {
         "messages": [{"role": "user", "content": "hi"}],
         "stream": True,
     },
+    "/v1/completions": lambda model: {"model": model, "prompt": "hi", "stream": True},
+    "/v1/responses": lambda model: {"model": model, "input": "hi", "stream": True},
 }
 
 

@@ -9,15 +9,18 @@ from contextlib import asynccontextmanager
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from gateway.catalog import Gateway
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import Store
 from gateway.predictions import Predictions
+from gateway.responses import Responses
 from wires import generate, openai, opensearch, playground, replicate, sagemaker, websocket
 from wires.base import Wire
 from wires.stopping import on_stop
+from wires.validation import first_problem
 
 WIRES: tuple[Wire, ...] = (
     generate.WIRE,
@@ -49,6 +52,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
     predictions = Predictions(store, gateway.settings.limits)
     webhooks = replicate.Webhooks(gateway.settings, store, predictions)
     predictions.observers.append(webhooks.deliver)
+    responses = Responses(store, gateway.settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -61,6 +65,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
             warming.cancel()
             await asyncio.wait([warming])
             await gateway.aclose()
+            await responses.aclose()
             await store.aclose()
 
     app = FastAPI(title="Polywire", lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -69,10 +74,12 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
     app.state.store = store
     app.state.predictions = predictions
     app.state.webhooks = webhooks
+    app.state.responses = responses
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(GatewayError, _gateway_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
     _add_catch_all(app)
     return app
 
@@ -106,12 +113,16 @@ async def _gateway_error(request: Request, error: Exception) -> Response:
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
-    """One sentence for the first problem, with the field's place and never the caller's text."""
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this type only
-    problem = error.errors()[0]
-    place = ".".join(str(part) for part in problem["loc"] if part != "body")
-    message = f"{place}: {problem['msg']}." if place else f"The request body is wrong: {problem['msg']}."
-    return await _gateway_error(request, InvalidRequest(message, param=place or None))
+    return await _gateway_error(request, first_problem(error))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """What the framework itself refuses: a body that is no UTF-8, a form that is no form."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this type only
+    response = await _gateway_error(request, InvalidRequest(f"{error.detail}.", status=error.status_code))
+    response.headers.update(error.headers or {})
+    return response
 
 
 def _add_catch_all(app: FastAPI) -> None:
@@ -120,6 +131,8 @@ def _add_catch_all(app: FastAPI) -> None:
     async def unknown(request: Request) -> Response:
         path = request.url.path
         allowed = sorted(_methods(path))
+        if allowed and request.method == "OPTIONS":
+            return Response(status_code=204, headers={"allow": ", ".join([*allowed, "OPTIONS"])})
         if allowed:
             error = InvalidRequest(
                 f"{request.method} is not allowed here; use {' or '.join(allowed)}.",
@@ -133,7 +146,7 @@ def _add_catch_all(app: FastAPI) -> None:
             response.headers["allow"] = ", ".join(allowed)
         return response
 
-    methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+    methods = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE"]
     for prefix in ("/v1", "/invocations", "/endpoints", "/lambda"):
         app.add_route(f"{prefix}/{{path:path}}", unknown, methods=methods, include_in_schema=False)
 

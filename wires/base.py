@@ -28,7 +28,10 @@ Frame = TypeVar("Frame", covariant=True)
 
 
 class Encoder(Protocol[Frame]):
-    """Events of one stream, in order, to this wire's frames. Pure: no await, no clock, no logging."""
+    """Events of one stream, in order, to this wire's frames. Pure: no await, no clock, no logging.
+
+    A wire that has no frame for a failure raises the error of `Failed`: then the body is broken off, never ended.
+    """
 
     def encode(self, event: StreamEvent) -> Iterable[Frame]: ...
 
@@ -109,14 +112,23 @@ class StreamResponse(Response):
             if not body.started:
                 await self._wire.refuse(error)(scope, receive, send)
                 return
-            for frame in self._encoder.encode(Failed(error)):
-                await body.send(frame)
+            if not await self._said(body, error):
+                return
         except Waited:
             # The client reads nothing: leaving the response unfinished lets it go.
             return
         finally:
             await body.stop()
         await body.end()
+
+    async def _said(self, body: _Body, error: GatewayError) -> bool:
+        """Whether the failure was sent as a frame; if not, the response stays unfinished."""
+        try:
+            for frame in self._encoder.encode(Failed(error)):
+                await body.send(frame)
+        except (GatewayError, Waited):
+            return False
+        return True
 
     def _head(self) -> Message:
         return {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}

@@ -42,6 +42,7 @@ class ContentPart(OpenBody):
 class MessageBody(OpenBody):
     role: Literal["developer", "system", "user", "assistant", "tool"]
     content: str | list[ContentPart] | None = None
+    refusal: str | None = None
     tool_calls: list[ToolCallBody] | None = None
     tool_call_id: str | None = None
 
@@ -56,13 +57,22 @@ def _message(index: int, body: MessageBody) -> Message:
     if body.role == "tool":
         if body.tool_call_id is None:
             raise InvalidRequest("A tool message needs the tool_call_id it answers.", param=f"{where}.tool_call_id")
-        text = "".join(part.text for part in _parts(where, body.content) if isinstance(part, Text))
-        return Message(Role.TOOL, (ToolResult(body.tool_call_id, text),))
+        return Message(Role.TOOL, (ToolResult(body.tool_call_id, _result_text(where, body.content)),))
     role = Role.SYSTEM if body.role == "developer" else Role(body.role)
     calls = [ToolCall(call.id, call.function.name, call.function.arguments or "{}") for call in body.tool_calls or ()]
-    if body.content is None and not calls:
+    content = body.refusal if body.content is None else body.content
+    if content is None and not calls:
         raise InvalidRequest("The message has no content.", param=f"{where}.content")
-    return Message(role, (*_parts(where, body.content), *calls))
+    return Message(role, (*_parts(where, content), *calls))
+
+
+def _result_text(where: str, content: str | list[ContentPart] | None) -> str:
+    if content is None:
+        raise InvalidRequest("The message has no content.", param=f"{where}.content")
+    parts = _parts(where, content)
+    if not all(isinstance(part, Text) for part in parts):
+        raise Unsupported("A tool's answer can hold only text.", param=f"{where}.content")
+    return "".join(part.text for part in parts if isinstance(part, Text))
 
 
 def _parts(where: str, content: str | list[ContentPart] | None) -> tuple[Part, ...]:

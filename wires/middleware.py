@@ -17,13 +17,14 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.config import Limits
-from gateway.errors import GatewayError, InternalError, InvalidRequest, PayloadTooLarge
+from gateway.errors import GatewayError, InternalError, InvalidRequest, NotFound, PayloadTooLarge
 from gateway.telemetry import RequestScope, current_request, log_refusal
 from wires.base import Wire
 
 log = logging.getLogger("polywire")
 
 WireOf = Callable[[str], Wire]
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 CLIENT_CLOSED_REQUEST = 499
 FORM = b"application/x-www-form-urlencoded"
@@ -40,13 +41,17 @@ class RequestMiddleware:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        wire = self.wire_of(scope["path"])
+        wire = self.wire_of(CONTROL.sub("", scope["path"]))
         asked = Headers(scope=scope).get("x-request-id", "")
         request = RequestScope(asked if SANE_ID.fullmatch(asked) else uuid4().hex, wire.name)
         _take_forms_for_json(scope)
         token = current_request.set(request)
         answer = _Answer(send, request, scope)
         try:
+            if scope["type"] == "http" and CONTROL.search(scope["path"]):
+                # No route's pattern matches such a path, and the frameworks' own answer is no wire's.
+                await wire.refuse(NotFound("There is no such path."))(scope, receive, answer.send)
+                return
             await self.app(scope, receive, answer.send)
         except Exception:
             log.exception("request %s on the %s wire failed", request.request_id, wire.name)

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.javascript import install, run_node
 from tests.predictions.conftest import KEY
-from tests.running import ROOT, Service
+from tests.running import Service
 
-FOLDER = ROOT / "tests" / "js"
 Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
 def installed() -> None:
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed; install Node.js 18 or newer")
-    wanted, marker = FOLDER / "package-lock.json", FOLDER / "node_modules" / ".package-lock.json"
-    if not marker.exists() or marker.stat().st_mtime < wanted.stat().st_mtime:
-        subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=FOLDER, check=True, capture_output=True)
+    install()
 
 
 @pytest.fixture
@@ -31,16 +24,7 @@ def run(installed: None, cluster: Service) -> Run:
     """Runs a verb of tests/js/replicate.mjs and gives what it printed."""
 
     def call(verb: str, *arguments: str, token: str = KEY) -> Any:
-        done = subprocess.run(
-            ["node", "replicate.mjs", f"{cluster.url}/v1", token, verb, *arguments],
-            cwd=FOLDER,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return run_node("replicate.mjs", f"{cluster.url}/v1", token, verb, *arguments)
 
     return call
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from wires.openai import chat, models
+from wires.openai import chat, completions, models, speech, transcriptions
 from wires.openai.errors import WIRE
+from wires.openai.responses import routes as responses
 
 __all__ = ["ROUTERS", "WIRE"]
 
-ROUTERS = (models.router, chat.router)
+ROUTERS = (
+    models.router,
+    chat.router,
+    completions.router,
+    responses.router,
+    speech.router,
+    transcriptions.router,
+)

@@ -8,14 +8,15 @@ from json.encoder import encode_basestring_ascii as json_string
 from typing import Any, assert_never
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from gateway.completion import Completion, collect
+from gateway.completion import Completion
 from gateway.events import (
     AudioDelta,
     AudioStart,
     Failed,
     Finished,
+    FinishReason,
     ReasoningDelta,
     Started,
     StreamEvent,
@@ -26,14 +27,14 @@ from gateway.events import (
 )
 from wires.base import StreamResponse, gateway_of
 from wires.openai.chat_request import ChatBody, parse
-from wires.openai.errors import WIRE, error_body
+from wires.openai.errors import KEEPALIVE, WIRE, JsonBody, documented, error_frame, object_schema
+from wires.openai.whole import whole_chat
 
 router = APIRouter(tags=["OpenAI"])
-KEEPALIVE = b": ping\n"
-"""One newline only: openai-python takes a blank line after a comment for an event."""
+ANSWER = object_schema("chat.completion", "id", "created", "model", "choices", "usage")
 
 
-@router.post("/v1/chat/completions")
+@router.post("/v1/chat/completions", responses=documented(ANSWER, streams=True))
 async def create(request: Request, body: ChatBody) -> Response:
     """Stream an answer, or give it whole."""
     gateway = gateway_of(request)
@@ -46,8 +47,7 @@ async def create(request: Request, body: ChatBody) -> Response:
             limits=gateway.settings.limits,
             keepalive=KEEPALIVE,
         )
-    async with gateway.chat(chat, wire=WIRE.name) as events:
-        return JSONResponse(completion_body(await collect(events)))
+    return JsonBody(completion_body(await whole_chat(gateway, chat)))
 
 
 class ChunkEncoder:
@@ -56,6 +56,7 @@ class ChunkEncoder:
     def __init__(self, *, include_usage: bool) -> None:
         self._include_usage = include_usage
         self._text = self._head = self._tail = ""
+        self._calls_without_arguments: set[int] = set()
 
     def encode(self, event: StreamEvent) -> Iterator[bytes]:
         match event:
@@ -64,22 +65,21 @@ class ChunkEncoder:
             case Started():
                 self._start(event)
                 yield self._chunk('{"role":"assistant","content":""}')
-            case ReasoningDelta(text=text):
-                yield self._chunk(f'{{"reasoning_content":{json_string(text)}}}')
             case ToolCallStart(index=index, call_id=call_id, name=name):
+                self._calls_without_arguments.add(index)
                 function = {"name": name, "arguments": ""}
                 yield self._call({"index": index, "id": call_id, "type": "function", "function": function})
-            case ToolCallDelta(index=index, arguments=arguments):
-                yield self._call({"index": index, "function": {"arguments": arguments}})
-            case AudioStart() | AudioDelta():
+            case AudioStart() | AudioDelta() | ToolCallDelta(arguments="") | ReasoningDelta(text=""):
                 return
+            case ReasoningDelta(text=text):
+                yield self._chunk(f'{{"reasoning_content":{json_string(text)}}}')
+            case ToolCallDelta(index=index, arguments=arguments):
+                self._calls_without_arguments.discard(index)
+                yield self._call({"index": index, "function": {"arguments": arguments}})
             case Finished(reason=reason, usage=usage):
-                yield self._chunk("{}", f'"{reason}"')
-                if self._include_usage:
-                    yield self._usage(usage)
-                yield b"data: [DONE]\n\n"
+                yield from self._finish(reason, usage)
             case Failed(error=error):
-                yield f"data: {json.dumps(error_body(error))}\n\n".encode()
+                yield error_frame(error)
             case _:
                 assert_never(event)
 
@@ -90,6 +90,15 @@ class ChunkEncoder:
         self._text = f'{self._head}[{{"index":0,"delta":{{"content":'
         end = ',"usage":null}\n\n' if self._include_usage else "}\n\n"
         self._tail = f'}},"finish_reason":null}}]{end}'
+
+    def _finish(self, reason: FinishReason, usage: Usage | None) -> Iterator[bytes]:
+        # A client joins the pieces of a call and reads JSON: nothing at all is not an object.
+        for index in sorted(self._calls_without_arguments):
+            yield self._call({"index": index, "function": {"arguments": "{}"}})
+        yield self._chunk("{}", f'"{reason}"')
+        if self._include_usage:
+            yield self._usage(usage)
+        yield b"data: [DONE]\n\n"
 
     def _chunk(self, delta: str, reason: str = "null") -> bytes:
         end = ',"usage":null}' if self._include_usage else "}"

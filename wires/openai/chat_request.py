@@ -11,94 +11,87 @@ from pydantic import Field
 
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.request import ChatRequest, Sampling, Tool
-from wires.chat_messages import MessageBody, OpenBody, parse_messages
+from wires.chat_messages import MessageBody, parse_messages
+from wires.openai.bodies import SampledBody, StrictBody
 
 PASSED_ON = (
     "logit_bias",
     "verbosity",
     "metadata",
+    "store",
     "service_tier",
     "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
     "safety_identifier",
+    "moderation",
     "prediction",
 )
 """Fields whose meaning is the provider's own."""
-REFUSED = ("functions", "function_call", "audio", "web_search_options", "top_logprobs")
+REFUSED = ("functions", "function_call", "audio", "web_search_options", "top_logprobs", "logprobs")
+RESPONSE_FORMATS = ("text", "json_object", "json_schema")
 
 
-class FunctionBody(OpenBody):
+class FunctionBody(StrictBody):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 
-class ToolBody(OpenBody):
+class ToolBody(StrictBody):
     type: Literal["function"]
     function: FunctionBody
 
 
-class NamedFunction(OpenBody):
+class NamedFunction(StrictBody):
     name: str
 
 
-class NamedChoice(OpenBody):
+class NamedChoice(StrictBody):
     type: Literal["function"]
     function: NamedFunction
 
 
-class StreamOptions(OpenBody):
-    include_usage: bool = False
-
-
-class ChatBody(OpenBody):
+class ChatBody(SampledBody):
     """The request body; unknown fields are kept and ignored."""
 
-    model: str
+    model: str = Field(examples=["default"])
     messages: list[MessageBody] = Field(min_length=1)
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, ge=0, le=1)
-    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
-    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
-    stop: str | list[str] | None = None
-    seed: int | None = None
-    n: int | None = None
-    logprobs: bool | None = None
     tools: list[ToolBody] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedChoice | None = None
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
     reasoning_effort: str | None = None
     modalities: list[str] | None = None
-    user: str | None = None
-
-    @property
-    def include_usage(self) -> bool:
-        return self.stream_options is not None and self.stream_options.include_usage
 
 
 def parse(body: ChatBody) -> ChatRequest:
     """The request. Raises InvalidRequest or Unsupported for what cannot be honoured."""
-    _refuse(body)
-    extra = body.model_extra or {}
+    body.refuse(*REFUSED)
+    body.check_n()
+    body.check_stream()
+    if body.modalities not in (None, ["text"]):
+        raise Unsupported("Only the text modality is supported here; use /v1/audio/speech.", param="modalities")
+    tools = tuple(
+        Tool(tool.function.name, tool.function.description, tool.function.parameters, tool.function.strict)
+        for tool in body.tools or ()
+    )
+    choice = body.tool_choice.function.name if isinstance(body.tool_choice, NamedChoice) else body.tool_choice
+    check_choice(choice, tools)
     return ChatRequest(
         model=body.model,
         messages=parse_messages(body.messages),
-        tools=tuple(
-            Tool(tool.function.name, tool.function.description, tool.function.parameters, tool.function.strict)
-            for tool in body.tools or ()
-        ),
-        tool_choice=body.tool_choice.function.name if isinstance(body.tool_choice, NamedChoice) else body.tool_choice,
+        tools=tools,
+        tool_choice=choice,
         parallel_tool_calls=body.parallel_tool_calls,
         sampling=Sampling(
             max_tokens=body.max_completion_tokens or body.max_tokens,
             temperature=body.temperature,
             top_p=body.top_p,
-            stop=_stops(body.stop),
+            stop=body.stops,
             seed=body.seed,
             presence_penalty=body.presence_penalty,
             frequency_penalty=body.frequency_penalty,
@@ -106,31 +99,32 @@ def parse(body: ChatBody) -> ChatRequest:
         response_format=_response_format(body.response_format),
         reasoning_effort=body.reasoning_effort,
         user=body.user,
-        extra={name: extra[name] for name in PASSED_ON if extra.get(name) is not None},
+        extra=body.passed_on(*PASSED_ON),
     )
 
 
-def _stops(stop: str | list[str] | None) -> tuple[str, ...]:
-    if stop is None:
-        return ()
-    return (stop,) if isinstance(stop, str) else tuple(stop)
+def check_choice(choice: str | None, tools: tuple[Tool, ...]) -> None:
+    """Raise InvalidRequest for a choice that the tools do not allow."""
+    if choice in (None, "none", "auto"):
+        return
+    if not tools:
+        raise InvalidRequest("tool_choice is only allowed when tools are given.", param="tool_choice")
+    if choice != "required" and choice not in [tool.name for tool in tools]:
+        raise InvalidRequest(f"tool_choice names {choice!r}, which is not one of the tools.", param="tool_choice")
 
 
 def _response_format(value: dict[str, Any] | None) -> dict[str, Any] | None:
     """`{"type": "text"}` asks for nothing."""
-    return None if value is None or value.get("type") == "text" else value
+    if value is None or value.get("type") == "text":
+        return None
+    if value.get("type") not in RESPONSE_FORMATS:
+        raise InvalidRequest(f"response_format.type is one of {', '.join(RESPONSE_FORMATS)}.", param="response_format")
+    if value["type"] == "json_schema" and not _names_schema(value.get("json_schema")):
+        raise InvalidRequest(
+            "response_format.json_schema needs a name and a schema.", param="response_format.json_schema"
+        )
+    return value
 
 
-def _refuse(body: ChatBody) -> None:
-    extra = body.model_extra or {}
-    for field in REFUSED:
-        if extra.get(field) is not None:
-            raise Unsupported(f"The field {field!r} is not supported.", param=field)
-    if body.n not in (None, 1):
-        raise Unsupported("Only n = 1 is supported; send the request again for another answer.", param="n")
-    if body.logprobs:
-        raise Unsupported("Log probabilities are not supported.", param="logprobs")
-    if body.modalities not in (None, ["text"]):
-        raise Unsupported("Only the text modality is supported here; use /v1/audio/speech.", param="modalities")
-    if body.stream_options is not None and not body.stream:
-        raise InvalidRequest("stream_options is only allowed with stream: true.", param="stream_options")
+def _names_schema(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("schema"), dict)

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from gateway.config import ModelRow
 from gateway.errors import NotFound
 from wires.base import gateway_of
+from wires.openai.errors import REFUSED
 
 router = APIRouter(tags=["OpenAI"])
 STARTED_AT = int(time.time())
@@ -30,13 +31,13 @@ class ModelList(BaseModel):
     data: list[ModelObject]
 
 
-@router.get("/v1/models")
+@router.get("/v1/models", responses=REFUSED)
 async def list_models(request: Request) -> ModelList:
     """Every model that may be named."""
     return ModelList(data=[model_object(row) for row in await gateway_of(request).all_models()])
 
 
-@router.get("/v1/models/{model_id}")
+@router.get("/v1/models/{model_id}", responses=REFUSED)
 async def retrieve_model(request: Request, model_id: str) -> ModelObject:
     """One model by its id."""
     for row in await gateway_of(request).all_models():

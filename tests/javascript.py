@@ -1,0 +1,32 @@
+"""The official JavaScript clients, installed by the lock file of tests/js, one verb of a client at a time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.running import ROOT
+
+FOLDER = ROOT / "tests" / "js"
+
+
+def install() -> None:
+    """Install what the lock file says, unless it is there; skips where there is no npm."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed; install Node.js 20 or newer")
+    wanted, marker = FOLDER / "package-lock.json", FOLDER / "node_modules" / ".package-lock.json"
+    if not marker.exists() or marker.stat().st_mtime < wanted.stat().st_mtime:
+        subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=FOLDER, check=True, capture_output=True)
+
+
+def run_node(script: str, *arguments: str) -> Any:
+    """What `script` prints, as JSON."""
+    done = subprocess.run(
+        ["node", script, *arguments], cwd=FOLDER, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

@@ -1,0 +1,1 @@
+"""The OpenAI wire, driven by the official SDKs and read as exact bytes."""
