@@ -27,6 +27,8 @@ OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/[a-z.]*)?|v1/(
 """Health, the page (which holds nothing) and Replicate's stream and file URLs, which are unguessable capabilities."""
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 """Headers by which a proxy says that it speaks for somebody else."""
+PLAIN_HOST = re.compile(r"[A-Za-z0-9-]+(\.localhost)?(:[0-9]+)?")
+"""A name without a domain, which nobody can register."""
 KEY_PROTOCOL = "openai-insecure-api-key."
 SIGV4 = re.compile(r"AWS4-HMAC-SHA256 .*?Credential=([^/,\s]+)/")
 
@@ -170,12 +172,14 @@ def _preflight(scope: Scope, headers: Headers) -> bool:
 
 def _is_local(scope: Scope, headers: Headers) -> bool:
     """Whether the client is on this machine. Who was forwarded is not, whatever the header says, and neither is a page
-    whose site's name was made to lead here (its `Host` is that name)."""
+    whose site's name was made to lead here: its `Host` is that name, which has a dot."""
     if any(name in headers for name in FORWARDED):
         return False
     client = scope.get("client")
-    host = urlsplit(f"//{headers.get('host', 'localhost')}").hostname or ""
-    return client is not None and _is_loopback(client[0]) and (host == "localhost" or _is_address(host))
+    host = headers.get("host", "localhost")
+    if not PLAIN_HOST.fullmatch(host) and not _is_address(urlsplit(f"//{host}").hostname or ""):
+        return False
+    return client is not None and _is_loopback(client[0])
 
 
 def _is_loopback(host: str) -> bool:
