@@ -11,8 +11,10 @@ import io
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
@@ -30,6 +32,7 @@ __all__ = [
     "error_body",
     "error_for_response",
     "error_for_status",
+    "proxy_for",
     "read",
     "read_whole",
     "retry_after",
@@ -122,7 +125,10 @@ class HttpUpstream:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             context = ssl.create_default_context(cafile=str(self._ca_file)) if self._ca_file else True
+            # Not `trust_env`: that would read ~/.netrc for each request, and send what it finds there. A resolver that
+            # refuses addresses would be passed by: a proxy resolves names itself.
             self._session = aiohttp.ClientSession(
+                proxy=None if self._resolver else proxy_for(self.base_url),
                 connector=aiohttp.TCPConnector(limit=self.row.connections, ssl=context, resolver=self._resolver),
                 # Silence is bounded by `gateway/streams.py`; a total time would cut a healthy stream.
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
@@ -132,6 +138,25 @@ class HttpUpstream:
                 read_bufsize=64 * 1024,
             )
         return self._session
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that HTTPS_PROXY, HTTP_PROXY and NO_PROXY name for `url`; none for this machine."""
+    try:
+        target = URL(url)
+        host, address = target.host, f"{target.host}:{target.port}"
+    except ValueError:
+        return None
+    if host is None or _is_this_machine(host) or proxy_bypass(address):
+        return None
+    return getproxies().get(target.scheme)
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 async def read(response: aiohttp.ClientResponse, row: ProviderRow) -> AsyncGenerator[bytes, None]:

@@ -83,6 +83,13 @@ def error_for_status(
             provider=name,
             code="provider_credentials",
         )
+    if status == 402:
+        # The account is ours as well.
+        return UpstreamError(
+            f"Provider {name!r} wants to be paid ({status}); its operator must check the account's billing.",
+            provider=name,
+            code="provider_billing",
+        )
     if status == 404:
         return NotFound(f"Provider {name!r} does not know this model{said}", provider=name, code="model_not_found")
     if status == 413:

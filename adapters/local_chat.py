@@ -5,7 +5,7 @@ The shipped model (SmolLM2 135M) shows that tokens stream; it knows little, spea
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ import aiohttp
 
 from adapters.chat_completions import chat_body
 from adapters.chat_http import stream_chat
-from adapters.http import HttpUpstream
+from adapters.http import HttpUpstream, error_for_response
 from adapters.local_child import LocalChild
 from adapters.local_folder import Address
 from gateway.config import ProviderRow, Settings
@@ -77,10 +77,15 @@ class LocalChat:
             dead, self._address = self._upstream, address
             # The server keeps one of its threads for each idle connection, so none is kept.
             headers = {"authorization": f"Bearer {address.key}", "connection": "close"}
-            self._upstream = HttpUpstream(self._row, address.base_url, headers)
+            self._upstream = HttpUpstream(self._row, address.base_url, headers, explain=_explainer(address.key))
             if dead is not None:
                 await dead.aclose()
         return self._upstream
+
+
+def _explainer(key: str) -> Callable[[ProviderRow, aiohttp.ClientResponse, bytes], GatewayError]:
+    """Tells a child's refusal, without the key that no row knows of."""
+    return lambda row, response, body: error_for_response(row, response, body.replace(key.encode(), b"[secret]"))
 
 
 def _body(request: ChatRequest) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from openai import (
     OpenAIError,
 )
 
-from adapters.http import CONNECT_SECONDS, bearer
+from adapters.http import CONNECT_SECONDS, bearer, proxy_for
 from adapters.http_errors import error_for_status, message_and_code, retry_after
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, Truncated, UpstreamError, UpstreamTimeout, UpstreamUnavailable
@@ -33,15 +33,21 @@ WITHOUT_KEY = "none"
 def client(row: ProviderRow) -> AsyncOpenAI:
     """The client of `row`, for all its requests. Raises UpstreamError when the row's key is not set."""
     bearer(row)
+    base_url = row.base_url or DEFAULT_BASE_URL
     context = ssl.create_default_context(cafile=str(row.ca_file)) if row.ca_file else True
     return AsyncOpenAI(
-        base_url=row.base_url or DEFAULT_BASE_URL,
+        base_url=base_url,
         api_key=row.api_key or WITHOUT_KEY,
         # `gateway/streams.py` retries, and bounds every silence.
         max_retries=0,
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
         http_client=DefaultAsyncHttpxClient(
-            verify=context, limits=httpx2.Limits(max_connections=row.connections), follow_redirects=False
+            verify=context,
+            limits=httpx2.Limits(max_connections=row.connections),
+            follow_redirects=False,
+            # Left to itself, the package would ask a proxy for this machine as well.
+            trust_env=False,
+            proxy=proxy_for(base_url),
         ),
     )
 

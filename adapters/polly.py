@@ -7,8 +7,8 @@ terminal marker: its answer is whole when the HTTP body is, so a body without a 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -57,7 +57,7 @@ class Polly:
 
     async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[AudioEvent, None]:
         body = speech_body(request)
-        async with self._upstream.post("/v1/speech", msgspec.json.encode(body)) as response:
+        async with self._spoken(body) as response:
             self._upstream.demand_type(response, "audio/")
             self._demand_end(response)
             start = AudioStart(AudioFormat(rate=int(body["SampleRate"])))
@@ -77,6 +77,22 @@ class Polly:
             raise Truncated(
                 f"Provider {self.name!r} sent {'half a sample' if odd else 'no audio'} at the end.", provider=self.name
             )
+
+    @asynccontextmanager
+    async def _spoken(self, body: dict[str, Any]) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Polly's answer. It may have voices that this list has not, so an unknown name is Polly's to refuse."""
+        voice = body["VoiceId"]
+        try:
+            async with self._upstream.post("/v1/speech", msgspec.json.encode(body)) as response:
+                yield response
+        except InvalidRequest as error:
+            if voice in VOICES:
+                raise
+            raise InvalidRequest(
+                f"Amazon Polly refuses the voice {voice!r}. Its voices are {', '.join(VOICES)}.",
+                provider=self.name,
+                param="voice",
+            ) from error
 
     async def aclose(self) -> None:
         await self._upstream.aclose()

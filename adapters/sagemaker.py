@@ -1,7 +1,7 @@
 """Chat with a SageMaker endpoint over InvokeEndpointWithResponseStream. Row: region; optional dialect and profile.
 
 The upstream id is the endpoint's name, or `endpoint/component` for an inference component. The dialect is the model
-row's, else the provider row's, else `openai`.
+row's, else the provider row's, else `openai`; the model row's `served_model` is the name told to the container.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ SPEAKERS = {Role.SYSTEM: "System", Role.USER: "User", Role.ASSISTANT: "Assistant
 def openai_body(request: ChatRequest) -> dict[str, Any]:
     """The messages API. An endpoint's name means nothing to its container: TGI wants to hear `tgi`, LMI anything.
 
-    vLLM takes only its served name, so it is to be started with `--served-model-name tgi`.
+    vLLM takes only its served name: that is the model row's `served_model`.
     """
-    return {**chat_body(request), "model": "tgi"}
+    return {**chat_body(request), "model": request.options.get("served_model") or "tgi"}
 
 
 def tgi_body(request: ChatRequest) -> dict[str, Any]:

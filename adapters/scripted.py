@@ -1,7 +1,7 @@
 """Plays a script of events, errors and delays: the double that tests use, and a provider for demonstrations.
 
-Row: `path`, a YAML file that maps an upstream id to its steps. The upstream id `echo` says the prompt back,
-`conversation` all that it was given.
+Row: `path`, a YAML file that maps an upstream id to its steps. The upstream id `echo` says the prompt back
+word by word, `pieces` the same in pieces cut anywhere, `conversation` all that it was given.
 Steps: `{text: ..., times: 1}`, `{reasoning: ...}`, `{tool: {index, id, name, arguments}}`, `{delay: seconds}`,
 `{silence: true}`, `{error: {status, message}}`, `{fault: message}` (an exception of no known kind),
 `{finish: stop, usage: {...}}`.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import re
 from array import array
 from collections.abc import AsyncGenerator, Iterable, Iterator
@@ -22,7 +23,7 @@ from typing import Any
 import yaml
 
 from gateway.config import ProviderRow, Settings
-from gateway.errors import GatewayError, NotFound
+from gateway.errors import NotFound, error_class
 from gateway.events import (
     AudioDelta,
     AudioEvent,
@@ -134,6 +135,18 @@ def echo(request: ChatRequest) -> Iterator[Step]:
     yield Finished(FinishReason.STOP, Usage(input_tokens=len(words), output_tokens=len(words)))
 
 
+def pieces(request: ChatRequest) -> Iterator[Step]:
+    """The last message's text in pieces of up to five characters, cut at places that follow from the text alone."""
+    text = request.messages[-1].text
+    cuts = random.Random(text)  # noqa: S311 - repeatable on purpose
+    start = count = 0
+    while start < len(text):
+        end = start + cuts.randint(1, 5)
+        yield TextDelta(text[start:end])
+        start, count = end, count + 1
+    yield Finished(FinishReason.STOP, Usage(input_tokens=count, output_tokens=count))
+
+
 def conversation(request: ChatRequest) -> Iterator[Step]:
     """Every message in a line: who said it, its text, its calls and results."""
     lines = (f"{message.role}: {' '.join(_told(message))}" for message in request.messages)
@@ -150,7 +163,7 @@ def _told(message: Message) -> Iterator[str]:
                 yield f"{name}({arguments})"
 
 
-_SPEAKERS = {"echo": echo, "conversation": conversation}
+_SPEAKERS = {"echo": echo, "pieces": pieces, "conversation": conversation}
 
 
 async def _play(steps: Steps) -> AsyncGenerator[Delta | Finished, None]:
@@ -199,7 +212,8 @@ def _parse(step: dict[str, Any]) -> Iterator[Step]:
         case {"silence": True}:
             yield Silence.FOR_EVER
         case {"error": {"status": int(status), "message": str(message)}}:
-            yield GatewayError(message, status=status, code="scripted_error", retryable=False)
+            # Asked again, a script would only say it again.
+            yield error_class(status)(message, status=status, retryable=False)
         case {"fault": str(message)}:
             yield RuntimeError(message)
         case {"finish": str(reason)}:

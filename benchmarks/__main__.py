@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks import embedded
-from benchmarks.table import table
+from benchmarks import adapters, embedded
+from benchmarks.table import ratios, table
 
 
 def main() -> None:
     """Print the tables."""
+    print(ratios(f"Adapters, {adapters.STREAMS} streams at once", adapters.measure()), end="\n\n", flush=True)
     print(table("The embedded model and voice", embedded.measure()))
 
 

@@ -21,3 +21,31 @@ def table(title: str, rows: Sequence[Row]) -> str:
     lines = [f"### {title}", "", "| what | median ms | least | most |", "| --- | --- | --- | --- |"]
     lines += [f"| {row.name} | {row.median:.0f} | {row.least:.0f} | {row.most:.0f} |" for row in rows]
     return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """CPU microseconds of a token, ours and those of `beside`, and the threads that were alive meanwhile."""
+
+    name: str
+    ours: float
+    beside: str
+    theirs: float
+    our_threads: int
+    their_threads: int
+
+
+def ratios(title: str, rows: Sequence[Ratio]) -> str:
+    """A Markdown table."""
+    lines = [
+        f"### {title}",
+        "",
+        "| adapter | CPU us per token | threads | beside | CPU us per token | threads | ratio |",
+    ]
+    lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
+    lines += [
+        f"| {row.name} | {row.ours:.0f} | {row.our_threads} | {row.beside} | {row.theirs:.0f} | {row.their_threads} "
+        f"| {row.ours / row.theirs:.2f} |"
+        for row in rows
+    ]
+    return "\n".join(lines)

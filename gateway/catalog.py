@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from gateway.allowance import Allowance, estimate
 from gateway.callers import who_asks
-from gateway.checks import check_chat
+from gateway.checks import check_chat, check_text
 from gateway.config import CONNECTOR, Kind, ModelRow, ProviderRow, Settings
 from gateway.connector import Connector
 from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, UpstreamTimeout
@@ -19,12 +19,12 @@ from gateway.events import AudioEvent, Failed, Finished, FinishReason, StreamEve
 from gateway.ports import (
     ChatProvider,
     ConnectorProvider,
-    Provider,
     SpeechProvider,
     Store,
     TranscriptionProvider,
     Warmable,
 )
+from gateway.providers import Builder, Providers
 from gateway.registered import Registered
 from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
 from gateway.slots import Slots
@@ -35,7 +35,6 @@ from gateway.telemetry import Meter
 
 log = logging.getLogger("polywire")
 
-Builder = Callable[[ProviderRow, Kind, Settings], Provider]
 CONNECTORS = ProviderRow(name=CONNECTOR, type=CONNECTOR, retries=0)
 """The provider of every registered model."""
 DEFAULT_IDS: dict[Kind, str] = {"chat": "default", "speech": "voice", "transcription": "transcriber"}
@@ -66,10 +65,9 @@ class Gateway:
     def __init__(self, settings: Settings, build: Builder, store: Store | None = None) -> None:
         self.settings = settings
         self.registered = Registered(store, settings) if store is not None else None
-        self._build = build
         self._rows = {row.name: row for row in settings.providers}
         self._models = {row.id: row for row in settings.models}
-        self._providers: dict[tuple[str, Kind], Provider] = {}
+        self._providers = Providers(settings, build)
         self.allowance = Allowance(settings, store)
         self._slots = Slots(settings.limits.streams, settings.limits.streams_per_key)
 
@@ -141,7 +139,7 @@ class Gateway:
     async def chat(self, request: ChatRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
         """Open a chat stream: `async with gateway.chat(request, wire="openai") as events`."""
         target = await self.resolve(request.model or None)
-        provider = cast(ChatProvider, self._provider(target.provider, "chat"))
+        provider = cast(ChatProvider, await self._providers.get(target.provider, "chat"))
         check_chat(request, provider, self.settings.limits.prompt_characters)
         upstream = replace(request, model=target.model.upstream, options=target.options)
         tokens = estimate(request)
@@ -150,7 +148,7 @@ class Gateway:
 
     async def ask(self, connector: Connector, parameters: Mapping[str, str], *, wire: str, model: str) -> Any:
         """The answer of a registered model's remote service as it is, not streamed. Raises GatewayError."""
-        provider = cast(ConnectorProvider, self._provider(CONNECTORS, "chat"))
+        provider = cast(ConnectorProvider, await self._providers.get(CONNECTORS, "chat"))
         limit = connector.patience() or self.settings.limits.first_event_seconds
         meter = Meter(wire, model, CONNECTOR)
         try:
@@ -169,14 +167,21 @@ class Gateway:
         finally:
             meter.close()
 
-    def speech(self, request: SpeechRequest, *, wire: str) -> AbstractAsyncContextManager[EventStream[Any]]:
+    @asynccontextmanager
+    async def speech(self, request: SpeechRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
         """Open a speech stream; its audio is in `request.format`."""
         target = self.find_voice(request.voice, request.model or None)
-        provider = self.voice(target)
+        check_text(request.text, "input")
+        provider = await self.voice(target)
         if len(request.text) > self.settings.limits.prompt_characters:
             raise PayloadTooLarge(f"The text is longer than {self.settings.limits.prompt_characters} characters.")
         upstream = _upstream_speech(request, target)
-        return self._stream(lambda: finished(synthesize(provider, upstream), lambda: len(request.text)), target, wire)
+
+        def source() -> AsyncGenerator[AudioEvent | Finished, None]:
+            return finished(synthesize(provider, upstream), lambda: len(request.text))
+
+        async with self._stream(source, target, wire) as events:
+            yield events
 
     @asynccontextmanager
     async def spoken_chat(
@@ -184,18 +189,19 @@ class Gateway:
     ) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """Open a chat stream that speaks while it is written; `heard` learns what was sent as audio."""
         target = self.find_voice(speech.voice, speech.model or None)
-        provider, upstream = self.voice(target), _upstream_speech(speech, target)
+        provider, upstream = await self.voice(target), _upstream_speech(speech, target)
         async with self.chat(chat, wire=wire) as events:
             patience = self._patience(target.provider)
             async with aclosing(speak(events, provider, upstream, heard=heard, patience=patience)) as spoken:
                 yield metered(spoken, events.meter)
 
-    def speech_feed(
+    @asynccontextmanager
+    async def speech_feed(
         self, feed: SpeechFeed, request: SpeechRequest, *, wire: str
-    ) -> AbstractAsyncContextManager[EventStream[Any]]:
+    ) -> AsyncIterator[EventStream[Any]]:
         """Open a speech stream of a text that is still being written; how long its writer pauses is not bounded."""
         target = self.find_voice(request.voice, request.model or None)
-        provider, upstream = self.voice(target), _upstream_speech(request, target)
+        provider, upstream = await self.voice(target), _upstream_speech(request, target)
         heard, patience = HeardText(), self._patience(target.provider)
 
         def source() -> AsyncGenerator[AudioEvent | Finished, None]:
@@ -203,43 +209,47 @@ class Gateway:
                 speak_feed(feed, provider, upstream, heard=heard, patience=patience), lambda: heard.characters
             )
 
-        return self._stream(source, target, wire, Patience(first_event=None, idle=None))
+        async with self._stream(source, target, wire, Patience(first_event=None, idle=None)) as events:
+            yield events
 
-    def transcribe(self, request: TranscriptionRequest, *, wire: str) -> AbstractAsyncContextManager[EventStream[Any]]:
+    @asynccontextmanager
+    async def transcribe(self, request: TranscriptionRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
         """Open a transcription stream: text deltas, then `Finished`."""
         target = self.find(request.model or None, "transcription")
-        provider = cast(TranscriptionProvider, self._provider(target.provider, "transcription"))
+        provider = cast(TranscriptionProvider, await self._providers.get(target.provider, "transcription"))
         upstream = replace(request, model=target.model.upstream, options=target.model.options)
-        return self._stream(lambda: provider.transcribe(upstream), target, wire)
+        async with self._stream(lambda: provider.transcribe(upstream), target, wire) as events:
+            yield events
 
-    def voice(self, target: Target) -> SpeechProvider:
+    async def voice(self, target: Target) -> SpeechProvider:
         """The speech provider of `target`, for `speak`."""
-        return cast(SpeechProvider, self._provider(target.provider, "speech"))
+        return cast(SpeechProvider, await self._providers.get(target.provider, "speech"))
 
     def demand_room(self) -> None:
         """Raises RateLimited when every stream is in use."""
         self._slots.demand(who_asks().owner)
 
     async def warm(self) -> None:
-        """Load the embedded models that are configured (`local.warm`), so that no caller waits for them."""
-        rows = [row for row in self._models.values() if self._rows[row.provider].type == "local"]
-        for row in rows if self.settings.local.warm else ():
+        """Build every configured provider, then load the embedded models (`local.warm`), so that no caller waits."""
+        used = dict.fromkeys((row.provider, row.kind) for row in self._models.values())
+        cold: list[tuple[str, Kind, Warmable]] = []
+        for name, kind in used:
             try:
-                provider = self._provider(self._rows[row.provider], row.kind)
-                if isinstance(provider, Warmable):
-                    await provider.warm()
+                provider = await self._providers.get(self._rows[name], kind)
             except GatewayError as error:
-                # Whoever asks for the model is told the same; the other models are served.
-                log.warning("model %r is not ready: %s", row.id, error.message)
+                _not_ready(name, kind, error)
+            else:
+                if isinstance(provider, Warmable) and self.settings.local.warm:
+                    cold.append((name, kind, provider))
+        for name, kind, voice_or_model in cold:
+            try:
+                await voice_or_model.warm()
+            except GatewayError as error:
+                _not_ready(name, kind, error)
 
     async def aclose(self) -> None:
         """Close every provider that was built."""
-        providers, self._providers = self._providers, {}
-        for provider in providers.values():
-            try:
-                await provider.aclose()
-            except GatewayError:
-                log.exception("provider %r did not close", provider.name)
+        await self._providers.aclose()
 
     @asynccontextmanager
     async def _stream(
@@ -263,12 +273,6 @@ class Gateway:
             row.first_event_seconds or limits.first_event_seconds, row.idle_seconds or limits.idle_seconds, row.retries
         )
 
-    def _provider(self, row: ProviderRow, kind: Kind) -> Provider:
-        provider = self._providers.get((row.name, kind))
-        if provider is None:
-            provider = self._providers[row.name, kind] = self._build(row, kind, self.settings)
-        return provider
-
     def _open_row(self, model_id: str, kind: Kind) -> ModelRow | None:
         """`provider/upstream` for a provider row that says `open: true`."""
         name, _, upstream = model_id.partition("/")
@@ -276,6 +280,11 @@ class Gateway:
         if row is None or not row.open or not upstream:
             return None
         return ModelRow(id=model_id, provider=name, upstream=upstream, kind=kind)
+
+
+def _not_ready(name: str, kind: Kind, error: GatewayError) -> None:
+    """Whoever asks for its models is told the same; the other providers serve."""
+    log.warning("provider %r is not ready for %s: %s", name, kind, error.message)
 
 
 def _registered_row(id: str) -> ModelRow:

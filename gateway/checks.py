@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gateway.errors import InvalidRequest, PayloadTooLarge, Unsupported
 from gateway.ports import ChatProvider
-from gateway.request import ChatRequest, Image, Text
+from gateway.request import ChatRequest, Image, Message, Reasoning, Text, ToolCall, ToolResult
 
 
 def check_chat(request: ChatRequest, provider: ChatProvider, most_characters: int) -> None:
@@ -16,6 +18,11 @@ def check_chat(request: ChatRequest, provider: ChatProvider, most_characters: in
         raise PayloadTooLarge(
             f"The prompt has {size} characters; at most {most_characters} are taken.", param="messages"
         )
+    for message in request.messages:
+        for text in _texts(message):
+            check_text(text, "messages")
+    for text in (*request.sampling.stop, request.user or ""):
+        check_text(text, "stop" if text in request.sampling.stop else "user")
     able = provider.capabilities
     has_image = any(isinstance(part, Image) for message in request.messages for part in message.parts)
     refused = [
@@ -29,3 +36,27 @@ def check_chat(request: ChatRequest, provider: ChatProvider, most_characters: in
     ]
     if refused:
         raise Unsupported(f"Model {request.model or 'default'!r} cannot use {' or '.join(refused)}.", param=refused[0])
+
+
+def check_text(text: str, param: str) -> None:
+    """Raises InvalidRequest for half of a surrogate pair: JSON can write one, but no upstream can be sent it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(
+            f"The text holds half of a character (U+{ord(text[error.start]):04X}) at position {error.start}; "
+            "send whole characters.",
+            param=param,
+        ) from None
+
+
+def _texts(message: Message) -> Iterator[str]:
+    for part in message.parts:
+        match part:
+            case Text() | Reasoning() | ToolResult():
+                yield part.text
+            case ToolCall():
+                yield part.name
+                yield part.arguments
+            case Image():
+                yield part.url

@@ -84,7 +84,10 @@ class ProviderRow(_Strict):
 
 
 class ModelRow(_Strict):
-    """One row of `models:`: a public model id and where it leads. `voice` is a speech model's default voice."""
+    """One row of `models:`: a public model id and where it leads. `voice` is a speech model's default voice.
+
+    `served_model` is the name that a container behind a SageMaker endpoint wants to hear (vLLM checks it).
+    """
 
     id: str = Field(min_length=1)
     provider: str
@@ -92,18 +95,18 @@ class ModelRow(_Strict):
     kind: Kind = "chat"
     dialect: Dialect | None = None
     voice: str | None = None
+    served_model: str | None = None
 
     @property
     def options(self) -> dict[str, Any]:
         """What an adapter may want to know of this row (`ChatRequest.options`)."""
-        return self.model_dump(include={"dialect", "voice"}, exclude_none=True)
+        return self.model_dump(include={"dialect", "voice", "served_model"}, exclude_none=True)
 
 
 class Limits(_Strict):
     """Bounds of one worker. Seconds are wall time; `streams` counts streams at work on all wires.
 
-    `requests_per_minute`, `tokens_per_minute`, `handshakes_per_minute` and `..._per_key` hold for each key, `all_...`,
-    `streams` and `sockets` for all keys together. Those per minute hold over all workers. None: no bound.
+    `all_...`, `streams` and `sockets` hold for all keys together, the other counts for each. None: no bound.
     """
 
     request_bytes: int = Field(default=20 * 1024 * 1024, gt=0)

@@ -126,6 +126,20 @@ class UpstreamTimeout(GatewayError):
     status, code, retryable = 504, "upstream_timeout", True
 
 
+_BY_STATUS = {
+    error.status: error
+    for error in (
+        *(InvalidRequest, Unauthorized, Forbidden, NotFound, Conflict, PayloadTooLarge, RateLimited, Cancelled),
+        *(InternalError, UpstreamError, UpstreamUnavailable, UpstreamTimeout),
+    )
+}
+
+
+def error_class(status: int) -> type[GatewayError]:
+    """The class of errors with this status, `GatewayError` where there is none of its own."""
+    return _BY_STATUS.get(status, GatewayError)
+
+
 def reason_phrase(status: int) -> str:
     """The standard phrase of an HTTP status; `Client Closed Request` for 499, which has none in the standard."""
     return "Client Closed Request" if status == 499 else HTTPStatus(status).phrase

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from gateway.checks import check_text
 from gateway.errors import Conflict
 from gateway.pieces import SpokenPieces
 from gateway.waiting import Signal
@@ -25,7 +26,8 @@ class SpeechFeed:
         self._closed = False
 
     async def append(self, text: str) -> None:
-        """Add text. Waits while the voice is far behind. Raises Conflict after `end`."""
+        """Add text. Waits while the voice is far behind. Raises Conflict after `end`, InvalidRequest for bad text."""
+        check_text(text, "text")
         await self._write(text)
 
     async def flush(self) -> None:

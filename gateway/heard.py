@@ -31,7 +31,11 @@ class HeardText:
     @property
     def text(self) -> str:
         """The spoken text whose audio was handed out, up to the last word that was said as a whole."""
-        parts = [self._part(piece) for piece in self._pieces if piece.start < self._heard]
+        return self.text_until(self._heard)
+
+    def text_until(self, seconds: float) -> str:
+        """The spoken text of the first `seconds` of audio, up to the last whole word: what a listener heard by then."""
+        parts = [self._part(piece, seconds) for piece in self._pieces if piece.start < seconds]
         return " ".join(part for part in parts if part)
 
     def begin(self, text: str, seconds: float) -> None:
@@ -47,12 +51,12 @@ class HeardText:
         """Audio up to `seconds` has been handed out."""
         self._heard = max(self._heard, seconds)
 
-    def _part(self, piece: _Piece) -> str:
+    def _part(self, piece: _Piece, seconds: float) -> str:
         length = self._length(piece)
-        share = (self._heard - piece.start) / length if length > 0 else 1.0
+        share = (seconds - piece.start) / length if length > 0 else 1.0
         place = int(len(piece.text) * share)
         # A millisecond of rounding must not cost the last word.
-        if place >= len(piece.text) or (piece.end is not None and piece.end - self._heard < 0.001):
+        if place >= len(piece.text) or (piece.end is not None and piece.end - seconds < 0.001):
             return piece.text
         return _whole_words(piece.text, place)
 

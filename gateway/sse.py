@@ -41,6 +41,22 @@ def encode_sse(data: str | bytes, *, event: str | None = None, id: str | None = 
     return head.encode() + b"data: " + raw.replace(b"\n", b"\ndata: ") + b"\n\n"
 
 
+class LineFeeds:
+    """A text in pieces, with LF for every line end, also for a CRLF that was cut in two: all that `data:` can carry."""
+
+    def __init__(self) -> None:
+        self._after_cr = False
+
+    def feed(self, text: str) -> str:
+        """The next piece; nothing when it only ends a line that has ended."""
+        if self._after_cr and text.startswith("\n"):
+            text = text[1:]
+            self._after_cr = False
+        if text:
+            self._after_cr = text.endswith("\r")
+        return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+
+
 class SseDecoder:
     """Bytes in, whole events out, however the bytes are cut. Memory is bounded by `limit` bytes per event."""
 

@@ -9,7 +9,24 @@ from typing import Any
 
 import pytest
 
+from tests.canaries import (
+    no_key_is_logged,
+    pytest_configure,
+    pytest_runtest_logreport,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 from tests.running import ROOT, Service, running
+
+__all__ = [
+    "no_key_is_logged",
+    "pytest_configure",
+    "pytest_runtest_logreport",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+    "pytest_testnodedown",
+]
 
 SCRIPTS = ("hello", "reasoning", "tools", "empty", "length", "fails-first", "fails-midway", "faults", "truncated")
 WAITING = ("silent", "hangs-midway", "slow", "flood")
@@ -18,7 +35,9 @@ WAITING = ("silent", "hangs-midway", "slow", "flood")
 def scripted_config(**extra: Any) -> dict[str, Any]:
     """A polywire.yaml whose models are the scripts of tests/data/script.yaml, an echo and a humming voice."""
     models = [{"id": name, "provider": "script", "upstream": name} for name in (*SCRIPTS, *WAITING)]
+    models += [{"id": f"test/{name}", "provider": "script", "upstream": name} for name in (*SCRIPTS, "pieces")]
     models += [
+        {"id": "pieces", "provider": "script", "upstream": "pieces"},
         {"id": "default", "provider": "script", "upstream": "hello"},
         {"id": "polywire/chat", "provider": "script", "upstream": "hello"},
         {"id": "tgi", "provider": "script", "upstream": "hello"},

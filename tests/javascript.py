@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -23,10 +25,16 @@ def install() -> None:
         subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=FOLDER, check=True, capture_output=True)
 
 
-def run_node(script: str, *arguments: str) -> Any:
+def run_node(script: str, *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None) -> Any:
     """What `script` prints, as JSON."""
     done = subprocess.run(
-        ["node", script, *arguments], cwd=FOLDER, capture_output=True, text=True, timeout=30, check=False
+        ["node", script, *arguments],
+        cwd=FOLDER,
+        input=stdin,
+        capture_output=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, **(environment or {})},
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr.decode()
     return json.loads(done.stdout)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -19,6 +20,8 @@ from urllib.request import Request, urlopen
 
 import psutil
 import yaml
+
+from tests.canaries import SEARCH
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
@@ -41,18 +44,21 @@ class Service:
     log: Path
     process: subprocess.Popen[bytes]
     headers: dict[str, str] = field(default_factory=dict)
+    certificate: Path | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self.certificate else ''}://127.0.0.1:{self.port}"
 
     @property
     def ws_url(self) -> str:
-        return f"ws://127.0.0.1:{self.port}"
+        return f"ws{'s' if self.certificate else ''}://127.0.0.1:{self.port}"
 
     def get(self, path: str) -> str:
         """The body of a GET."""
-        with urlopen(Request(self.url + path, headers=self.headers), timeout=10) as answer:  # noqa: S310 - loopback
+        trust = ssl.create_default_context(cafile=self.certificate) if self.certificate else None
+        request = Request(self.url + path, headers=self.headers)  # noqa: S310 - loopback
+        with urlopen(request, timeout=10, context=trust) as answer:  # noqa: S310 - loopback
             return str(answer.read().decode())
 
     def metric(self, name: str, **labels: str) -> float:
@@ -88,10 +94,13 @@ def running(
     grace: int = 3,
     target: str = "service:Polywire",
     cwd: Path = ROOT,
+    tls: tuple[Path, Path] | None = None,
 ) -> Iterator[Service]:
     """Run the service with `config` as its polywire.yaml until the block ends; its state lives in `folder`.
 
     `target` is what `bentoml serve` is given: the sources in `cwd`, or a bento's tag.
+
+    `tls` is a certificate and its key.
     """
     path = folder / "polywire.yaml"
     path.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
@@ -108,6 +117,8 @@ def running(
         **(environment or {}),
     }
     command = [sys.executable, "-m", "bentoml", "serve", target, "--host", "127.0.0.1", "--port", str(port)]
+    if tls is not None:
+        command += ["--ssl-certfile", str(tls[0]), "--ssl-keyfile", str(tls[1])]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*command, "--timeout-graceful-shutdown", str(grace)],
@@ -116,12 +127,13 @@ def running(
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-    service = Service(port, grpc_port, log, process)
+    service = Service(port, grpc_port, log, process, certificate=tls[0] if tls else None)
     try:
         _wait_until_ready(service)
         yield service
     finally:
         _stop(process)
+        SEARCH.read(log.read_text(errors="replace"), str(log))
 
 
 def _wait_until_ready(service: Service) -> None:

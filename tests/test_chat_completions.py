@@ -22,7 +22,18 @@ from gateway.events import (
     ToolCallStart,
     Usage,
 )
-from gateway.request import ChatRequest, Image, Message, Role, Sampling, Text, Tool, ToolCall, ToolResult, text_message
+from gateway.request import (
+    ChatRequest,
+    Image,
+    Message,
+    Role,
+    Sampling,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+    text_message,
+)
 from tests.upstreams import openai_streams as streams
 from tests.upstreams.cutting import cut
 from tests.upstreams.openai_streams import DONE, chunk, words
@@ -148,10 +159,10 @@ def test_an_error_in_the_stream_comes_after_the_text_and_has_its_status(error: s
 
 
 def test_an_error_in_the_stream_never_quotes_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UP_KEY", "sk-secret-1234")
+    monkeypatch.setenv("UP_KEY", "sk-canary-secret-1234")
     row = ProviderRow(name="up", type="openai", api_key_env="UP_KEY")
     with pytest.raises(UpstreamError) as raised:
-        ChatCompletionDecoder(row).feed(b'{"error":{"message":"key sk-secret-1234 broke"}}')
+        ChatCompletionDecoder(row).feed(b'{"error":{"message":"key sk-canary-secret-1234 broke"}}')
     assert raised.value.message == "Provider 'up' reported an error: key [secret] broke"
 
 

@@ -21,10 +21,22 @@ from adapters import build
 from adapters.local_chat import LocalChat
 from gateway.catalog import Gateway
 from gateway.completion import collect
-from gateway.errors import ContextLengthExceeded, GatewayError, InvalidRequest, Truncated, Unsupported
+from gateway.errors import (
+    ContextLengthExceeded,
+    GatewayError,
+    InvalidRequest,
+    Truncated,
+    Unsupported,
+)
 from gateway.events import Failed, Finished, FinishReason, TextDelta
 from gateway.request import ChatRequest, Image, Message, Role, Text, Tool, text_message
-from tests.local_fixtures import ROW, SETTINGS, question, seconds_until, temporary_folder
+from tests.local_fixtures import (
+    ROW,
+    SETTINGS,
+    question,
+    seconds_until,
+    temporary_folder,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,7 +15,15 @@ import pytest_asyncio
 from adapters.local_speech import LONGEST_PIECE, LocalSpeech
 from adapters.local_transcription import LocalTranscription
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.events import AudioDelta, AudioFormat, AudioStart, Encoding, Finished, FinishReason, TextDelta
+from gateway.events import (
+    AudioDelta,
+    AudioFormat,
+    AudioStart,
+    Encoding,
+    Finished,
+    FinishReason,
+    TextDelta,
+)
 from gateway.request import SpeechRequest, TranscriptionRequest
 from tests.local_fixtures import ROW, SETTINGS, seconds_until
 

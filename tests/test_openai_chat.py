@@ -19,11 +19,33 @@ from adapters.http import HttpUpstream, read_whole
 from adapters.http_errors import retry_after
 from adapters.openai_chat import OpenAIChat
 from gateway.config import ProviderRow, Settings
-from gateway.errors import GatewayError, RateLimited, Truncated, UpstreamError, UpstreamUnavailable
+from gateway.errors import (
+    GatewayError,
+    RateLimited,
+    Truncated,
+    UpstreamError,
+    UpstreamUnavailable,
+)
 from gateway.events import Delta, Finished, FinishReason, TextDelta, Usage
-from gateway.request import ChatRequest, Image, Message, Role, Sampling, Text, text_message
+from gateway.request import (
+    ChatRequest,
+    Image,
+    Message,
+    Role,
+    Sampling,
+    Text,
+    text_message,
+)
 from tests.upstreams import openai_streams as streams
-from tests.upstreams.byte_server import Act, Answer, ByteServer, Framing, Route, Step, json_answer
+from tests.upstreams.byte_server import (
+    Act,
+    Answer,
+    ByteServer,
+    Framing,
+    Route,
+    Step,
+    json_answer,
+)
 from tests.upstreams.certificates import self_signed
 
 CHAT = "/v1/chat/completions"
@@ -85,7 +107,7 @@ async def test_json_lines_are_a_stream() -> None:
 
 
 async def test_the_request_says_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UP_KEY", "sk-up")
+    monkeypatch.setenv("UP_KEY", "sk-canary-up")
     fields = {"api_key_env": "UP_KEY", "max_tokens_field": "max_completion_tokens"}
     async with chatting(Answer((streams.OPENAI,)), **fields) as (provider, server):
         await said(provider, ChatRequest("m", REQUEST.messages, sampling=Sampling(max_tokens=7)))
@@ -97,7 +119,7 @@ async def test_the_request_says_what_is_wanted(monkeypatch: pytest.MonkeyPatch) 
         "stream_options": {"include_usage": True},
         "max_completion_tokens": 7,
     }
-    assert request.headers["authorization"] == "Bearer sk-up"
+    assert request.headers["authorization"] == "Bearer sk-canary-up"
     assert request.headers["accept-encoding"] == "identity"
 
 
@@ -163,10 +185,10 @@ async def test_an_impossible_base_url_is_told_without_its_password(url: str) -> 
 
 
 async def test_a_key_that_no_header_can_hold_is_told_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UP_KEY", "sk-bro\nken")
+    monkeypatch.setenv("UP_KEY", "sk-canary-bro\nken")
     error = await failure(Answer((streams.OPENAI,)), api_key_env="UP_KEY")
     assert "its key" in error.message
-    assert "sk-bro" not in "".join(traceback.format_exception(error))
+    assert "sk-canary-bro" not in "".join(traceback.format_exception(error))
 
 
 def test_a_row_whose_key_is_not_set_says_which_variable() -> None:

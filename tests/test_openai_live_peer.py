@@ -59,7 +59,7 @@ async def test_a_prompt_over_the_context_is_told_as_such(llama: OpenAIChat) -> N
 
 
 async def test_a_wrong_key_is_told_without_it(base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LLAMA_KEY", "sk-wrong-987654321")
+    monkeypatch.setenv("LLAMA_KEY", "sk-canary-wrong-987654321")
     row = ProviderRow(name="llama", type="openai", base_url=base_url, api_key_env="LLAMA_KEY")
     provider = OpenAIChat(row, Settings())
     with pytest.raises(GatewayError) as raised:

@@ -32,7 +32,17 @@ from gateway.request import SpeechRequest
 from gateway.speech import MOST_EVENTS_AHEAD, speak
 from gateway.streams import Patience
 from gateway.wav import wav_header
-from tests.voices import FINISHED, REQUEST, FakeChat, FakeVoice, all_of, audio_of, settled, silence, text_of
+from tests.voices import (
+    FINISHED,
+    REQUEST,
+    FakeChat,
+    FakeVoice,
+    all_of,
+    audio_of,
+    settled,
+    silence,
+    text_of,
+)
 
 STARTED = Started("id", "model", 0)
 WAV = SpeechRequest("voice", "", format=AudioFormat(Encoding.WAV))

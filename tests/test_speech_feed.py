@@ -17,7 +17,15 @@ from gateway.events import (
 from gateway.pieces import MOST_TEXT_AHEAD
 from gateway.request import SpeechRequest
 from gateway.speech import HeardText, SpeechFeed, speak, speak_feed
-from tests.voices import FINISHED, REQUEST, FakeChat, FakeVoice, all_of, settled, silence
+from tests.voices import (
+    FINISHED,
+    REQUEST,
+    FakeChat,
+    FakeVoice,
+    all_of,
+    settled,
+    silence,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -190,10 +190,39 @@ async def test_a_wrong_message_is_answered_and_leaves_the_socket_open(
         assert (await client.ask(type="ping")).kinds == ["pong"]
 
 
-async def test_a_binary_frame_is_answered_by_an_error(service: Service) -> None:
+async def test_what_was_said_aloud_is_written_down_and_answered(service: Service) -> None:
     async with socket(service) as client:
-        await client.connection.send(b"\x00\x01")
-        assert (await client.hear()).last["code"] == "unsupported"
+        configured = (await client.ask(type="configure", model="echo", input_rate=16_000)).last
+        assert configured["input_rate"] == 16_000
+        for size in (3_201, 3_199, 1):
+            await client.connection.send(bytes(size))
+        heard = await client.ask(type="audio.commit", id="v1", speak=True, format="pcm")
+        assert heard.kinds[:3] == ["transcript", "started", "text"]
+        assert heard.messages[0]["text"] == "Hello 안녕하세요 👋🏽"
+        assert [message["seq"] for message in heard.messages] == list(range(len(heard.messages)))
+        assert {message["id"] for message in heard.messages} == {"v1"}
+        assert heard.text == "Hello 안녕하세요 👋🏽"
+        assert heard.audio
+        # The audio belongs to one turn only, and the turn to the history.
+        assert (await client.ask(type="audio.commit")).last["code"] == "audio_empty"
+
+
+async def test_a_commit_that_is_refused_keeps_its_audio(service: Service) -> None:
+    async with socket(service) as client:
+        await client.say(type="chat", text="hi", model="silent", id="first")
+        await client.connection.send(bytes(4_800))
+        assert (await client.ask(type="audio.commit", model="echo")).last["code"] == "turn_active"
+        await client.say(type="audio.commit", model="echo", interrupt=True)
+        assert (await client.hear()).last["reason"] == "cancelled"
+        assert (await client.hear()).kinds[0] == "transcript"
+
+
+async def test_audio_without_end_is_refused(service: Service) -> None:
+    async with socket(service) as client:
+        await client.say(type="configure", input_rate=8_000)
+        await client.hear()
+        await client.connection.send(bytes(2 * 8_000 * 121))
+        assert (await client.hear()).last["code"] == "payload_too_large"
 
 
 @pytest.mark.parametrize("model", ["silent", "hangs-midway"])

@@ -18,7 +18,7 @@ from gateway.ports import Store
 from gateway.predictions import Predictions
 from gateway.responses import Responses
 from wires import generate, openai, opensearch, playground, replicate, sagemaker, websocket
-from wires.base import Wire
+from wires.base import Wire, unknown_route, wrong_method
 from wires.stopping import on_stop
 from wires.validation import first_problem
 
@@ -133,14 +133,7 @@ def _add_catch_all(app: FastAPI) -> None:
         allowed = sorted(_methods(path))
         if allowed and request.method == "OPTIONS":
             return Response(status_code=204, headers={"allow": ", ".join([*allowed, "OPTIONS"])})
-        if allowed:
-            error = InvalidRequest(
-                f"{request.method} is not allowed here; use {' or '.join(allowed)}.",
-                status=405,
-                code="method_not_allowed",
-            )
-        else:
-            error = InvalidRequest(f"There is no route {path!r}.", status=404, code="unknown_route")
+        error = wrong_method(request.method, allowed) if allowed else unknown_route(path)
         response = await _gateway_error(request, error)
         if allowed:
             response.headers["allow"] = ", ".join(allowed)

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
+import time
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from gateway.callers import ADMIN, Caller, current_caller
 from gateway.config import Settings
 from gateway.errors import Forbidden, GatewayError, Unauthorized
 from wires.base import Wire
+from wires.client_keys import ClientKeys
 
 OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/[a-z.]*)?|v1/(streams|files)/[^/]+)")
 """Health, the page (which holds nothing) and Replicate's stream and file URLs, which are unguessable capabilities."""
@@ -29,6 +31,8 @@ FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "v
 """Headers by which a proxy says that it speaks for somebody else."""
 PLAIN_HOST = re.compile(r"[A-Za-z0-9-]+(\.localhost)?(:[0-9]+)?")
 """A name without a domain, which nobody can register."""
+CLIENT_KEY_PATH = "/v1/realtime"
+"""The one path that a client secret opens."""
 KEY_PROTOCOL = "openai-insecure-api-key."
 SIGV4 = re.compile(r"AWS4-HMAC-SHA256 .*?Credential=([^/,\s]+)/")
 
@@ -85,6 +89,7 @@ class Policy:
         self._open = settings.auth == "none"
         self._has_keys = bool(settings.api_keys)
         self._origins = settings.origins
+        self._client_keys = ClientKeys(settings)
 
     def admit(self, scope: Scope) -> Caller:
         """Who asks. Raises Unauthorized or Forbidden unless the request may go on."""
@@ -107,7 +112,7 @@ class Policy:
             return caller
         if not keys:
             raise Unauthorized("No API key was sent; send it as 'Authorization: Bearer <key>'.", code="missing_api_key")
-        if not any(self._known(key) for key in keys):
+        if not any(self._known(key) or self._is_client_key(key, scope) for key in keys):
             raise Unauthorized("The API key is not valid.", code="invalid_api_key")
         return caller
 
@@ -125,6 +130,9 @@ class Policy:
         offered = _hash(key)
         # Every hash is compared, so that the time taken does not tell which one was near.
         return sum(hmac.compare_digest(offered, known) for known in self._hashes) > 0
+
+    def _is_client_key(self, key: str, scope: Scope) -> bool:
+        return scope["path"] == CLIENT_KEY_PATH and self._client_keys.read(key, time.time()) is not None
 
     def _check_origin(self, headers: Headers) -> None:
         """Only browsers send an Origin. Another site's page may not open our sockets, nor use this machine's trust."""

@@ -19,7 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.catalog import Gateway
 from gateway.config import Limits
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, InvalidRequest
 from gateway.events import Failed, StreamEvent
 from gateway.patience import Waited, WaitLimit
 from gateway.telemetry import current_request
@@ -38,11 +38,15 @@ class Encoder(Protocol[Frame]):
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One northbound protocol: its name (a metrics label), the paths that are its own, and how it says an error."""
+    """One northbound protocol: its name (a metrics label), the paths that are its own, and how it says an error.
+
+    `explain` reads a refusal that the framework wrote before the wire was asked, None where it is the wire's own.
+    """
 
     name: str
     paths: re.Pattern[str]
     render: Callable[[GatewayError], Response]
+    explain: Callable[[bytes], GatewayError | None] | None = None
 
     def refuse(self, error: GatewayError) -> Response:
         """The answer to a request that gets no stream; its code goes into the request's log line."""
@@ -67,6 +71,17 @@ def owner_of(request: Request) -> str:
     """Whose request this is: the hashed id of its key, empty where keys are not asked for."""
     owner: str = getattr(request.state, "owner", "")
     return owner
+
+
+def unknown_route(path: str) -> GatewayError:
+    """A path that is nobody's."""
+    return InvalidRequest(f"There is no route {path!r}.", status=404, code="unknown_route")
+
+
+def wrong_method(method: str, allowed: Iterable[str]) -> GatewayError:
+    """A path that is somebody's, asked in a way that it does not take."""
+    use = " or ".join(sorted(allowed))
+    return InvalidRequest(f"{method} is not allowed here; use {use}.", status=405, code="method_not_allowed")
 
 
 def retry_headers(error: GatewayError) -> dict[str, str]:

@@ -10,17 +10,17 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ValidationError
 from starlette.responses import JSONResponse, Response
 
 from gateway.catalog import Gateway
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, InvalidRequest
 from gateway.events import Failed, Finished, StreamEvent, TextDelta
 from gateway.request import ChatRequest, Message, Role, Sampling, text_message
-from gateway.sse import encode_sse
+from gateway.sse import LineFeeds, encode_sse
 from gateway.telemetry import current_request
 from wires.base import Wire, retry_headers
 
@@ -57,10 +57,11 @@ async def pieces(gateway: Gateway, request: ChatRequest, *, framed: bool) -> Asy
     body instead of ending it cleanly.
     """
     begun = False
+    encoder = PieceEncoder(framed=framed)
     try:
         async with gateway.chat(request, wire=WIRE.name) as events:
             async for event in events:
-                for piece in _render(event, framed):
+                for piece in encoder.encode(event):
                     begun = True
                     yield piece
                 if isinstance(event, Failed):
@@ -72,16 +73,26 @@ async def pieces(gateway: Gateway, request: ChatRequest, *, framed: bool) -> Asy
         raise Refused(failure.code) from failure
 
 
-def _render(event: StreamEvent, framed: bool) -> Iterable[str]:
-    match event:
-        case TextDelta(text=text):
-            yield encode_sse(text).decode() if framed else encodable(text)
-        case Finished() if framed:
-            yield encode_sse("{}", event="done").decode()
-        case Failed(error=failure) if framed:
-            yield encode_sse(json.dumps(error_body(failure)), event="error").decode()
-        case _:
-            pass
+class PieceEncoder:
+    """Events to pieces of the body; as server-sent events if `framed`."""
+
+    def __init__(self, *, framed: bool) -> None:
+        self._framed = framed
+        self._lines = LineFeeds()
+
+    def encode(self, event: StreamEvent) -> Iterator[str]:
+        match event:
+            case TextDelta(text=text) if self._framed:
+                if piece := self._lines.feed(text):
+                    yield encode_sse(piece).decode()
+            case TextDelta(text=text):
+                yield encodable(text)
+            case Finished() if self._framed:
+                yield encode_sse("{}", event="done").decode()
+            case Failed(error=failure) if self._framed:
+                yield encode_sse(json.dumps(error_body(failure)), event="error").decode()
+            case _:
+                pass
 
 
 def error_body(error: GatewayError) -> dict[str, object]:
@@ -117,4 +128,14 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-WIRE = Wire("generate", re.compile(r"/generate(/.*)?"), error_response)
+def unfit(body: bytes) -> GatewayError | None:
+    """The first problem of a request that BentoML refused: its own answer only counts them, and quotes the caller."""
+    try:
+        problem = json.loads(body)["detail"][0]
+        place, message = ".".join(str(part) for part in problem["loc"]), problem["msg"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return InvalidRequest(f"{place or 'The request body'}: {message}.", param=place or None)
+
+
+WIRE = Wire("generate", re.compile(r"/generate(/.*)?"), error_response, unfit)

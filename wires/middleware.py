@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.config import Limits
 from gateway.errors import GatewayError, InternalError, InvalidRequest, NotFound, PayloadTooLarge
 from gateway.telemetry import RequestScope, current_request, log_refusal
-from wires.base import Wire
+from wires.base import Wire, unknown_route, wrong_method
 
 log = logging.getLogger("polywire")
 
@@ -46,7 +46,7 @@ class RequestMiddleware:
         request = RequestScope(asked if SANE_ID.fullmatch(asked) else uuid4().hex, wire.name)
         _take_forms_for_json(scope)
         token = current_request.set(request)
-        answer = _Answer(send, request, scope)
+        answer = _Answer(send, request, scope, wire)
         try:
             if scope["type"] == "http" and CONTROL.search(scope["path"]):
                 # No route's pattern matches such a path, and the frameworks' own answer is no wire's.
@@ -71,31 +71,72 @@ def _take_forms_for_json(scope: Scope) -> None:
 
 
 class _Answer:
-    """Passes the answer on, with the request id in its head; replaces an answer whose true error is known."""
+    """Passes the answer on, with the request id in its head; replaces an answer whose true error is known.
 
-    def __init__(self, send: Send, request: RequestScope, scope: Scope) -> None:
+    That nobody has a route for the request is said by the wire as well, and not by the framework's bare words.
+    """
+
+    def __init__(self, send: Send, request: RequestScope, scope: Scope, wire: Wire) -> None:
         self._send = send
         self._request = request
         self._scope = scope
+        self._wire = wire
         self._replaced = False
+        self._held: Message | None = None
         self.started = False
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
         if kind == "http.response.body":
-            if not self._replaced:
+            if self._held is not None:
+                await self._release(self._held, message)
+            elif not self._replaced:
                 await self._send(message)
             return
         if kind in ("http.response.start", "websocket.accept", "websocket.http.response.start"):
-            if self._request.refusal is not None and not self.started:
-                await self._replace(self._request.refusal)
+            refusal = self._request.refusal or self._unrouted(message)
+            if refusal is not None and not self.started:
+                await self._replace(refusal)
                 return
-            self.started = True
-            MutableHeaders(scope=message)["x-request-id"] = self._request.request_id
-            status = message.get("status", 101)
-            if status >= 400 and self._scope["path"] not in QUIET_PATHS:
-                log_refusal(self._request, status)
+            if self._wire.explain is not None and message.get("status") == 400 and not self.started:
+                self._held = message
+                return
+            await self._start(message)
+            return
         await self._send(message)
+
+    async def _release(self, head: Message, body: Message) -> None:
+        """Send a refusal that was held back until its body told whether the framework wrote it."""
+        self._held = None
+        error = self._wire.explain(body["body"]) if self._wire.explain else None
+        if error is not None:
+            await self._replace(self._wire.refuse(error))
+            return
+        await self._start(head)
+        await self._send(body)
+
+    async def _start(self, message: Message) -> None:
+        self.started = True
+        MutableHeaders(scope=message)["x-request-id"] = self._request.request_id
+        status = message.get("status", 101)
+        if status >= 400 and self._scope["path"] not in QUIET_PATHS:
+            log_refusal(self._request, status)
+        await self._send(message)
+
+    def _unrouted(self, message: Message) -> Response | None:
+        """The wire's own refusal for the framework's plain `Not Found` and `Method Not Allowed`."""
+        status = message.get("status")
+        if status not in (404, 405):
+            return None
+        headers = Headers(raw=message["headers"])
+        if not headers.get("content-type", "").startswith("text/plain"):
+            return None
+        if status == 404:
+            return self._wire.refuse(unknown_route(self._scope["path"]))
+        allowed = headers.get("allow", "")
+        refusal = self._wire.refuse(wrong_method(self._scope["method"], allowed.split(", ")))
+        refusal.headers["allow"] = allowed
+        return refusal
 
     async def _replace(self, refusal: Response) -> None:
         self._request.refusal = None

@@ -17,12 +17,22 @@ from gateway.config import ProviderRow, ProviderType, Settings
 from gateway.errors import GatewayError
 from gateway.events import AudioDelta, Finished, TextDelta
 from gateway.request import ChatRequest, Role, SpeechRequest, text_message
-from tests.upstreams.aws_fake import CONVERSE_TEXT, PCM, TGI_3, audio, chat_chunk, part, parts, stream, text_delta
-from tests.upstreams.scripted_http import Answer, ScriptedServer, Step, serving
+from tests.upstreams.aws_fake import (
+    CONVERSE_TEXT,
+    PCM,
+    TGI_3,
+    audio,
+    chat_chunk,
+    part,
+    parts,
+    stream,
+    text_delta,
+)
+from tests.upstreams.byte_server import Answer, ByteServer, Step, serving
 
-ACCESS_KEY = "AKIDCANARYCANARY"
-SECRET_KEY = "canary/secret/key"
-SESSION_TOKEN = "canary+session+token"
+ACCESS_KEY = "sk-canary-access-key"
+SECRET_KEY = "sk-canary/secret/key"
+SESSION_TOKEN = "sk-canary+session+token"
 CANARIES = (ACCESS_KEY, SECRET_KEY, SESSION_TOKEN)
 
 Event = TypeVar("Event")
@@ -52,7 +62,7 @@ def provider(kind: ProviderType, url: str | None, **more: Any) -> Bedrock | Sage
     return adapters[kind](row(kind, url, **more), Settings())
 
 
-def at(server: ScriptedServer, kind: ProviderType, **more: Any) -> AbstractAsyncContextManager[Any]:
+def at(server: ByteServer, kind: ProviderType, **more: Any) -> AbstractAsyncContextManager[Any]:
     return aclosing(provider(kind, server.url, **more))
 
 
@@ -113,7 +123,7 @@ def finished(seen: list[Any]) -> Finished:
     return seen[-1]
 
 
-def boto_client(service: str, server: ScriptedServer) -> Any:
+def boto_client(service: str, server: ByteServer) -> Any:
     """A plain client of AWS's own SDK; its calls block."""
     config = botocore.config.Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=5)
     return botocore.session.Session().create_client(

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-from contextlib import aclosing, suppress
-from typing import Any
-
 import pytest
 
-from adapters.event_stream import FrameDecoder
-from adapters.sagemaker_dialects import ContainerDecoder
 from gateway.config import ProviderType
 from gateway.errors import (
     InvalidRequest,
@@ -19,46 +13,27 @@ from gateway.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from gateway.events import Finished
 from tests.aws.account import (
     BODIES,
     KINDS,
     OPENINGS,
-    answer,
-    at,
-    audio_of,
-    events,
     failure,
     failures,
-    provider,
-    read_all,
-    row,
     text_of,
 )
 from tests.upstreams.aws_fake import (
     CONVERSE_TEXT,
     EVENT_STREAM,
-    PCM,
     SENTENCE,
-    TGI_3,
     error,
     exception,
     parts,
     stream,
 )
-from tests.upstreams.scripted_http import CUT, Answer, serving
+from tests.upstreams.byte_server import Act, Answer
 
 each = pytest.mark.parametrize("kind", KINDS)
 MESSAGE = {"message": "Too much of it."}
-
-
-@each
-async def test_a_page_instead_of_an_answer(kind: ProviderType) -> None:
-    page = Answer([b"<html>login</html>"], headers={"Content-Type": "text/html; charset=utf-8"}, framing="length")
-    seen, raised = await failure(kind, page)
-    assert seen == []
-    assert "text/html" in raised.message
-    assert "login" not in raised.message
 
 
 @pytest.mark.parametrize("kind", ["bedrock", "sagemaker"])
@@ -75,18 +50,6 @@ async def test_an_html_error_page_is_not_quoted(kind: ProviderType) -> None:
     assert "secret" not in raised.message
 
 
-@each
-async def test_a_compressed_answer_is_read_and_a_broken_one_fails(kind: ProviderType) -> None:
-    head = (EVENT_STREAM if kind != "polly" else {"Content-Type": "audio/pcm"}) | {"Content-Encoding": "gzip"}
-    packed = gzip.compress(b"".join(BODIES[kind]))
-    async with serving(Answer([packed[:30], packed[30:]], headers=head)) as server, at(server, kind) as adapter:
-        seen, raised = await read_all(events(adapter))
-    assert raised is None
-    assert (text_of(seen), audio_of(seen)) == (("", PCM) if kind == "polly" else (SENTENCE, b""))
-    seen, _ = await failure(kind, Answer([b"this is not gzip"], headers=head))
-    assert seen == []
-
-
 @pytest.mark.parametrize("kind", ["bedrock", "sagemaker"])
 async def test_ten_megabytes_in_one_frame_or_line_are_refused(kind: ProviderType) -> None:
     length = (10 * 2**20).to_bytes(4, "big")
@@ -101,19 +64,8 @@ async def test_ten_megabytes_in_one_frame_or_line_are_refused(kind: ProviderType
 
 
 @each
-async def test_nobody_there(kind: ProviderType) -> None:
-    async with serving(Answer()) as server:
-        url = server.url
-    for address, word in ((url, "refused"), ("http://nobody.invalid", "unknown")):
-        async with aclosing(provider(kind, address)) as adapter:
-            _, raised = await read_all(events(adapter))
-        assert isinstance(raised, UpstreamUnavailable)
-        assert word in raised.message
-
-
-@each
 async def test_a_connection_that_closes_without_an_answer(kind: ProviderType) -> None:
-    _, raised = await failure(kind, Answer([CUT], status=0))
+    _, raised = await failure(kind, Answer(before_head=Act.DROP))
     assert isinstance(raised, UpstreamUnavailable)
     assert raised.retryable
 
@@ -170,33 +122,3 @@ async def test_a_body_that_ends_as_http_wants_it_but_inside_a_frame_is_a_failure
     seen, raised = await failure(kind, stream(*most, last[:-1]))
     assert text_of(seen) == SENTENCE
     assert isinstance(raised, Truncated)
-
-
-@each
-async def test_a_connection_cut_at_any_place_is_a_failure(kind: ProviderType) -> None:
-    """A sample of the places over a socket; the decoders see every one in the next tests."""
-    whole = b"".join(BODIES[kind])
-    answers = [answer(kind, whole[:size], CUT) for size in range(1, len(whole), len(whole) // 12)]
-    async with serving(*answers) as server, at(server, kind) as adapter:
-        for _ in answers:
-            seen, raised = await read_all(events(adapter))
-            assert isinstance(raised, Truncated)
-            assert SENTENCE.startswith(text_of(seen))
-            assert PCM.startswith(audio_of(seen))
-
-
-def test_cut_after_every_byte_of_a_framed_container_answer() -> None:
-    whole = b"".join(parts(TGI_3, 70))
-    marker = whole.index(b'"finish_reason":"stop"')
-    for size in range(len(whole)):
-        frames, decoder = FrameDecoder("sagemaker"), ContainerDecoder(row("sagemaker", None))
-        seen: list[Any] = []
-        with suppress(UpstreamError):
-            for frame in frames.feed(whole[:size]):
-                seen.extend(decoder.feed(frame.payload))
-            frames.end()
-            seen.extend(decoder.end())
-            seen.append(decoder.finish())
-        assert SENTENCE.startswith(text_of(seen))
-        if size < marker:
-            assert not any(isinstance(found, Finished) for found in seen)

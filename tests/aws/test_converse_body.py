@@ -10,7 +10,13 @@ import botocore.session
 import pytest
 from botocore.validate import ParamValidator
 
-from adapters.converse import FIRST_USER_TEXT, NO_OUTPUT, REDACTED, converse_body, tool_use_id
+from adapters.converse import (
+    FIRST_USER_TEXT,
+    NO_OUTPUT,
+    REDACTED,
+    converse_body,
+    tool_use_id,
+)
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.request import (
     ChatRequest,

@@ -22,12 +22,21 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from adapters.aws_failures import code_word
 from gateway.config import ProviderType
 from gateway.errors import GatewayError, UpstreamError
-from tests.aws.account import CANARIES, KINDS, answer, at, events, provider, read_all, text_of
+from tests.aws.account import (
+    CANARIES,
+    KINDS,
+    answer,
+    at,
+    events,
+    provider,
+    read_all,
+    text_of,
+)
 from tests.upstreams.aws_fake import CONVERSE_TEXT, SENTENCE, refusal, stream
-from tests.upstreams.scripted_http import ScriptedServer, serving
+from tests.upstreams.byte_server import ByteServer, serving
 
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-TOKEN = "bedrock-api-key-canary"
+TOKEN = "sk-canary-bedrock-api-key"
 each = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -154,7 +163,7 @@ async def test_a_slow_refresh_holds_up_no_other_stream(process_profile: Path, mo
     assert used_keys(server) == ["AKIDFIRST", CANARIES[0], "AKIDSECOND"]
 
 
-def used_keys(server: ScriptedServer) -> list[str]:
+def used_keys(server: ByteServer) -> list[str]:
     signed = (request.headers["authorization"] for request in server.requests)
     return [value.partition("Credential=")[2].partition("/")[0] for value in signed]
 

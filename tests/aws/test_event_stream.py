@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from adapters.event_stream import Frame, FrameDecoder
 from gateway.errors import Truncated, UpstreamError
 from tests.upstreams.aws_fake import error, event, exception, frame, part
-from tests.upstreams.scripted_http import one_byte_each
+from tests.upstreams.cutting import one_byte_each
 
 PART_VECTOR = bytes.fromhex(
     "0000007f000000590c1741270b3a6576656e742d7479706507000b5061796c6f6164506172740d3a636f6e74656e742d7479706507001861"

@@ -32,7 +32,7 @@ from tests.upstreams.aws_fake import (
     exception,
     refusal,
 )
-from tests.upstreams.scripted_http import Answer, serving
+from tests.upstreams.byte_server import Answer, Framing, serving
 
 each = pytest.mark.parametrize("kind", KINDS)
 MESSAGE = {"message": "Too much of it."}
@@ -106,7 +106,7 @@ async def test_our_own_credentials_are_to_blame_and_never_shown(kind: ProviderTy
 
 async def test_the_code_is_also_found_in_the_body() -> None:
     for body in ({"__type": "com.amazon#ThrottlingException"}, {"code": "Throttling"}):
-        _, raised = await failure("bedrock", Answer([str(body).replace("'", '"').encode()], 400, {}, "length"))
+        _, raised = await failure("bedrock", Answer([str(body).replace("'", '"').encode()], 400, {}, Framing.LENGTH))
         assert isinstance(raised, RateLimited)
 
 

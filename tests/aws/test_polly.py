@@ -15,8 +15,9 @@ from gateway.errors import InvalidRequest, NotFound, Truncated, UpstreamError
 from gateway.events import AudioDelta, AudioFormat, AudioStart
 from gateway.request import SpeechRequest
 from tests.aws.account import at, audio_of, boto_client, events, read_all, row
-from tests.upstreams.aws_fake import PCM, audio
-from tests.upstreams.scripted_http import ScriptedServer, one_byte_each, serving
+from tests.upstreams.aws_fake import PCM, audio, refusal
+from tests.upstreams.byte_server import ByteServer, Framing, serving
+from tests.upstreams.cutting import one_byte_each
 
 
 def ask(text: str = "안녕하세요", model: str = "neural", **more: Any) -> dict[str, Any]:
@@ -48,6 +49,16 @@ def test_voices() -> None:
     assert all(ask(model=engine)["VoiceId"] in VOICES for engine in ("standard", "neural", "long-form", "generative"))
 
 
+@pytest.mark.parametrize(("voice", "named"), [("VoiceOf2030", True), ("seoyeon", False)])
+async def test_a_voice_that_polly_refuses_is_named_with_those_that_there_are(voice: str, named: bool) -> None:
+    said = refusal(400, "ValidationException", {"message": "1 validation error detected"})
+    async with serving(said) as server, at(server, "polly") as polly:
+        _, error = await read_all(events(polly, voice=voice))
+    assert isinstance(error, InvalidRequest)
+    assert error.param == ("voice" if named else None)
+    assert ("VoiceOf2030" in error.message and "Seoyeon" in error.message) is named
+
+
 def test_an_engine_that_does_not_exist_is_named_with_those_that_do() -> None:
     with pytest.raises(NotFound, match=r"'tts-1'.*generative"):
         ask(model="tts-1")
@@ -69,8 +80,8 @@ def test_text_beyond_the_limit_is_refused_clearly() -> None:
         ask(" \n")
 
 
-@pytest.mark.parametrize("framing", ["chunked", "length"])
-async def test_audio_arrives_whole_in_one_byte_pieces_and_even_deltas(framing: Any) -> None:
+@pytest.mark.parametrize("framing", [Framing.CHUNKED, Framing.LENGTH])
+async def test_audio_arrives_whole_in_one_byte_pieces_and_even_deltas(framing: Framing) -> None:
     async with serving(audio(*one_byte_each(PCM), framing=framing)) as server, at(server, "polly") as polly:
         seen, error = await read_all(events(polly))
     assert error is None
@@ -78,7 +89,7 @@ async def test_audio_arrives_whole_in_one_byte_pieces_and_even_deltas(framing: A
     assert audio_of(seen) == PCM
     assert all(len(event.data) % 2 == 0 for event in seen if isinstance(event, AudioDelta))
     (request,) = server.requests
-    assert request.target == "/v1/speech"
+    assert request.path == "/v1/speech"
     assert json.loads(request.body)["VoiceId"] == "Joanna"
     assert "/us-east-1/polly/aws4_request" in request.headers["authorization"]
 
@@ -104,10 +115,10 @@ async def test_aws_own_client_reads_the_fake_and_hears_the_same() -> None:
     assert theirs == audio_of(seen) == PCM
     ours, boto = server.requests
     assert json.loads(ours.body).items() >= json.loads(boto.body).items()
-    assert ours.target == boto.target
+    assert ours.path == boto.path
 
 
-def ask_with_boto(server: ScriptedServer) -> bytes:
+def ask_with_boto(server: ByteServer) -> bytes:
     client = boto_client("polly", server)
     answer = client.synthesize_speech(
         Text="안녕?", VoiceId="Seoyeon", OutputFormat="pcm", SampleRate="16000", Engine="neural"
@@ -125,7 +136,7 @@ async def test_no_audio_or_half_a_sample_is_not_a_whole_answer(steps: list[bytes
 
 
 async def test_a_body_whose_end_could_not_be_told_is_refused() -> None:
-    async with serving(audio(PCM, framing="close")) as server, at(server, "polly") as polly:
+    async with serving(audio(PCM, framing=Framing.CLOSE)) as server, at(server, "polly") as polly:
         seen, error = await read_all(events(polly))
     assert seen == []
     assert isinstance(error, UpstreamError)

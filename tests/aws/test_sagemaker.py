@@ -9,11 +9,33 @@ from typing import Any
 
 import pytest
 
-from adapters.sagemaker_dialects import ContainerDecoder, lmi_body, openai_body, tgi_body
+from adapters.sagemaker_dialects import (
+    ContainerDecoder,
+    lmi_body,
+    openai_body,
+    tgi_body,
+)
 from adapters.special_tokens import SPECIAL_TOKENS, SpecialTokens
-from gateway.errors import GatewayError, InvalidRequest, RateLimited, Truncated, Unsupported, UpstreamError
+from gateway.config import ModelRow
+from gateway.errors import (
+    GatewayError,
+    InvalidRequest,
+    RateLimited,
+    Truncated,
+    Unsupported,
+    UpstreamError,
+)
 from gateway.events import FinishReason, ReasoningDelta, ToolCallDelta, Usage
-from gateway.request import ChatRequest, Image, Message, Role, Sampling, Text, Tool, text_message
+from gateway.request import (
+    ChatRequest,
+    Image,
+    Message,
+    Role,
+    Sampling,
+    Text,
+    Tool,
+    text_message,
+)
 from tests.aws.account import at, boto_client, events, finished, read_all, row, text_of
 from tests.upstreams.aws_fake import (
     LMI_CHAT,
@@ -32,7 +54,8 @@ from tests.upstreams.aws_fake import (
     parts,
     stream,
 )
-from tests.upstreams.scripted_http import ScriptedServer, one_byte_each, serving
+from tests.upstreams.byte_server import ByteServer, serving
+from tests.upstreams.cutting import one_byte_each
 
 BODIES = {
     "tgi 2.0.1": (TGI_2, FinishReason.STOP, None),
@@ -79,18 +102,6 @@ def test_every_container_is_read_whole_in_any_cut(body: bytes, reason: FinishRea
         assert error is None
         assert text_of(seen) == SENTENCE
         assert (finished(seen).reason, finished(seen).usage) == (reason, usage)
-
-
-@named
-async def test_every_container_is_read_over_a_socket_in_one_byte_writes(
-    body: bytes, reason: FinishReason, usage: Usage | None
-) -> None:
-    whole = b"".join(parts(body, 61))
-    async with serving(stream(*one_byte_each(whole))) as server, at(server, "sagemaker") as sagemaker:
-        seen, error = await read_all(events(sagemaker))
-    assert error is None
-    assert text_of(seen) == SENTENCE
-    assert finished(seen).reason is reason
 
 
 def test_parts_that_do_not_line_up_with_events() -> None:
@@ -225,6 +236,11 @@ def test_the_messages_body_is_the_one_that_tgi_knows() -> None:
     assert expected.items() <= body.items()
 
 
+def test_a_container_that_checks_its_name_is_told_it() -> None:
+    row = ModelRow(id="a", provider="p", upstream="endpoint", served_model="Qwen/Qwen3-8B")
+    assert openai_body(chat("hi", options=row.options))["model"] == "Qwen/Qwen3-8B"
+
+
 def test_generate_bodies() -> None:
     sampling = Sampling(max_tokens=5, temperature=0.0, top_p=1.0, stop=("END",))
     common = {"max_new_tokens": 5, "do_sample": False, "details": True, "return_full_text": False}
@@ -262,7 +278,7 @@ async def test_the_endpoint_and_its_component_are_named() -> None:
         request = ChatRequest("my-endpoint/my-component", (text_message(Role.USER, "hi"),))
         await read_all(sagemaker.stream(request))
     (received,) = server.requests
-    assert received.target == "/endpoints/my-endpoint/invocations-response-stream"
+    assert received.path == "/endpoints/my-endpoint/invocations-response-stream"
     assert received.headers["x-amzn-sagemaker-inference-component"] == "my-component"
     assert "x-amzn-sagemaker-accept" in received.headers
     assert "/us-east-1/sagemaker/aws4_request" in received.headers["authorization"]
@@ -280,7 +296,7 @@ async def test_aws_own_client_reads_the_fake_and_sees_the_same_bytes() -> None:
     assert text_of(seen) == text_of(decode([theirs])[0]) == "".join(WORDS)
 
 
-def ask_with_boto(server: ScriptedServer) -> bytes:
+def ask_with_boto(server: ByteServer) -> bytes:
     client = boto_client("sagemaker-runtime", server)
     answered = client.invoke_endpoint_with_response_stream(EndpointName="my-endpoint", Body=b"{}")
     data = b"".join(found["PayloadPart"]["Bytes"] for found in answered["Body"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.running import ROOT
 
 CASES = tuple(
-    "X1 C1 R1 V1 E1 C3 R2 B1 T1 T3 A1 V3 S3 C5 C7 I1 S5 N2 N1 B3 L1 W3 E5 A3 P1 R7 A7 Z1 Z2 S2 S7 Z4 W1 Q1 A5 X4 W5".split()
+    ["X1", "C1", "R1", "V1", "E1", "C3", "R2", "B1", "T1", "T3", "A1", "V3", "S3", "C5", "C7", "I1", "S5", "N2", "N1", "B3", "L1", "W3", "E5", "A3", "P1", "R7", "A7", "Z1", "Z2", "S2", "S7", "Z4", "W1", "Q1", "A5", "X4", "W5"]
 )
 NAMED = re.compile(r"\bCases? ((?:[A-Z]\d(?:'s)?(?:, | and )?)+)")
 ID = re.compile(r"[A-Z]\d")

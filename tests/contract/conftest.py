@@ -1,4 +1,4 @@
-"""The key of every row in the contract suite, and the same store opened as often as a test wants."""
+"""The secrets of every row in the contract suite, and the same store opened as often as a test wants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pytest
 
 from gateway.ports import Store
 from stores import open_store
+from tests.aws.conftest import account
 from tests.contract.entry import CANARY, CANARY_ENV
+
+__all__ = ["account"]
 
 OpenStore = Callable[[], Awaitable[Store]]
 
@@ -39,5 +42,8 @@ async def store(another: OpenStore) -> Store:
 
 
 @pytest.fixture(autouse=True)
-def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+def _secrets(monkeypatch: pytest.MonkeyPatch, account: None) -> None:
     monkeypatch.setenv(CANARY_ENV, CANARY)
+    monkeypatch.setenv("CONTRACT_USER", "polywire")
+    # What AWS quotes of a caller, in this suite.
+    monkeypatch.setenv("AWS_SESSION_TOKEN", CANARY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,7 +12,7 @@ from gateway.config import CONNECTOR, Settings
 from gateway.connector import Action, Connector
 from gateway.events import Delta, Finished, FinishReason
 from gateway.request import ChatRequest
-from tests.contract.entry import CANARY, STATUSES, ProviderEntry, Running
+from tests.contract.entry import CANARY, STATUSES, ProviderEntry, Running, running
 from tests.contract.openai_entry import routes
 from tests.contract.scenario import Scenario
 from tests.upstreams.byte_server import ByteServer
@@ -56,11 +55,8 @@ async def start(scenario: Scenario) -> AsyncIterator[Running]:
         server.routes.update(routes(scenario, server.url))
         provider = RegisteredModel(server.url)
 
-        async def left() -> None:
-            await asyncio.gather(*(request.gone.wait() for request in server.requests))
-
         try:
-            yield Running(provider, left, server)
+            yield running(provider, server)
         finally:
             await provider.aclose()
 
@@ -68,7 +64,7 @@ async def start(scenario: Scenario) -> AsyncIterator[Running]:
 ENTRY = ProviderEntry(
     "connector",
     start,
-    able=frozenset({"usage", "reasoning", "tools"}),
+    able=frozenset({"reasoning", "tools"}),
     reasons=frozenset({FinishReason.STOP, FinishReason.LENGTH, FinishReason.CONTENT_FILTER}),
     # The key is the caller's own, so every status is the remote service's answer to the caller.
     statuses={status: status for status in STATUSES},

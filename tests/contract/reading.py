@@ -11,14 +11,13 @@ import pytest
 
 from gateway.errors import GatewayError
 from gateway.events import Failed, Finished, StreamEvent, TextDelta
-from gateway.ports import ChatProvider
 from gateway.request import ChatRequest, Role, text_message
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
-from tests.contract.entry import MODEL
+from tests.contract.entry import MODEL, Running
 from tests.contract.providers import ENTRIES
 
-REQUEST = ChatRequest(MODEL, (text_message(Role.USER, "Say hello."),))
+QUESTION = (text_message(Role.USER, "Say hello."),)
 PATIENCE = Patience(first_event=5, idle=5)
 SOON = 0.1
 """Seconds in which an upstream must be let go."""
@@ -32,10 +31,16 @@ def able(*words: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("entry", chosen, ids=lambda entry: entry.name)
 
 
+with_row = pytest.mark.parametrize(
+    "entry", [entry for entry in ENTRIES if entry.row is not None], ids=lambda entry: entry.name
+)
+
+
 @asynccontextmanager
-async def opened(provider: ChatProvider, patience: Patience = PATIENCE) -> AsyncIterator[EventStream[Any]]:
+async def opened(running: Running, patience: Patience = PATIENCE) -> AsyncIterator[EventStream[Any]]:
+    provider, request = running.provider, ChatRequest(running.model, QUESTION)
     meter = Meter("test", MODEL, provider.name)
-    async with open_stream(lambda: provider.stream(REQUEST), model=MODEL, meter=meter, patience=patience) as events:
+    async with open_stream(lambda: provider.stream(request), model=MODEL, meter=meter, patience=patience) as events:
         yield events
 
 
@@ -55,11 +60,11 @@ class Outcome:
         return next((event for event in self.events if isinstance(event, Finished)), None)
 
 
-async def outcome(provider: ChatProvider, patience: Patience = PATIENCE) -> Outcome:
+async def outcome(running: Running, patience: Patience = PATIENCE) -> Outcome:
     """Everything that a reader gets, the refusal of `open_stream` included."""
     got = Outcome()
     try:
-        async with opened(provider, patience) as events:
+        async with opened(running, patience) as events:
             async for event in events:
                 got.events.append(event)
     except GatewayError as error:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 from adapters.scripted import ScriptedChat, Silence, Step
 from gateway.config import ProviderRow, Settings
-from gateway.errors import GatewayError, Truncated, UpstreamError
-from gateway.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStart
+from gateway.errors import GatewayError, Truncated, UpstreamError, error_class
+from gateway.events import (
+    Finished,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStart,
+)
 from tests.contract.entry import MODEL, STATUSES, ProviderEntry, Running
 from tests.contract.scenario import Refusal, Scenario
 from tests.upstreams.byte_server import Act
@@ -49,10 +56,8 @@ def _steps(scenario: Scenario) -> Iterator[Step]:
 
 def _refused(refusal: Refusal) -> GatewayError:
     wait = refusal.headers.get("retry-after")
-    return GatewayError(
+    return error_class(STATUSES[refusal.status])(
         f"The upstream answered {refusal.status}.",
-        status=STATUSES[refusal.status],
-        retryable=refusal.status in (429, 503),
         retry_after=float(wait) if wait else None,
     )
 
@@ -62,10 +67,13 @@ async def _start(scenario: Scenario) -> AsyncIterator[Running]:
     row = ProviderRow(name="script", type="scripted")
     provider = ScriptedChat(row, Settings(), {MODEL: _Script(scenario)})
 
+    async def begun() -> None:
+        await asyncio.sleep(0)
+
     async def left() -> None:
         assert provider.closed == provider.opened
 
-    yield Running(provider, left)
+    yield Running(provider, MODEL, begun, left)
 
 
-ENTRY = ProviderEntry("scripted", _start, able=frozenset({"usage", "reasoning", "tools"}))
+ENTRY = ProviderEntry("scripted", _start, able=frozenset({"reasoning", "tools"}))

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from tests.running import Service
-from tests.upstreams.scripted_http import Answer, Step
+from tests.upstreams.byte_server import Answer, Framing, Step
 
 ML = "/_plugins/_ml"
 OPENAI = "openai/v1/chat/completions"
@@ -118,7 +118,7 @@ def completion(text: str = "Hi") -> dict[str, Any]:
 
 def as_json(value: Any, status: int = 200, **headers: str) -> Answer:
     named = {name.replace("_", "-"): text for name, text in headers.items()}
-    return Answer([json.dumps(value).encode()], status, {"Content-Type": "application/json", **named}, "length")
+    return Answer([json.dumps(value).encode()], status, {"Content-Type": "application/json", **named}, Framing.LENGTH)
 
 
 def frames(body: bytes) -> list[dict[str, Any]]:

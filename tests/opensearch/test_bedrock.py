@@ -11,19 +11,20 @@ from botocore.credentials import Credentials
 
 from tests.opensearch.cluster import BEDROCK, Cluster, as_json, bedrock_connector, contents, data_map, frames, reason
 from tests.upstreams.aws_fake import CONVERSE_TEXT, CONVERSE_TOOLS, exception, refusal, stream, text_delta
-from tests.upstreams.scripted_http import Received, one_byte_each, serving
+from tests.upstreams.byte_server import Request, serving
+from tests.upstreams.cutting import one_byte_each
 
 ASKED = {"inputs": "Hi", "_llm_interface": BEDROCK}
 PIECES = ["Hello ", "안녕", "하세요", " 👋🏽"]
 
 
-def signature(request: Received, url: str) -> str:
+def signature(request: Request, url: str) -> str:
     """The Authorization header that AWS would compute for what was received."""
     names = request.headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
     signed = {
         name: request.headers[name] for name in names if name not in ("host", "x-amz-date", "x-amz-security-token")
     }
-    aws = AWSRequest("POST", url + request.target, data=request.body, headers=signed)
+    aws = AWSRequest("POST", url + request.path, data=request.body, headers=signed)
     aws.context["timestamp"] = request.headers["x-amz-date"]
     signer = SigV4Auth(Credentials("AKIDCANARY", "canary/secret", "canary+token"), "bedrock", "us-east-1")
     aws.headers["X-Amz-Date"] = request.headers["x-amz-date"]
@@ -37,7 +38,7 @@ async def test_a_bedrock_model_streams_and_its_inference_config_is_honoured_case
         answer = await cluster.stream(await cluster.register(bedrock_connector(remote.url)), ASKED)
         assert contents(answer.content) == PIECES
         (request,) = remote.requests
-        assert request.target == "/model/us.anthropic.claude-3%3A0/converse-stream"
+        assert request.path == "/model/us.anthropic.claude-3%3A0/converse-stream"
         assert json.loads(request.body) == {
             "messages": [{"role": "user", "content": [{"text": "Hi"}]}],
             "inferenceConfig": {"maxTokens": 7, "temperature": 0.5, "topP": 0.9, "stopSequences": ["END"]},
@@ -54,7 +55,7 @@ async def test_predict_goes_to_converse_and_gives_its_json(cluster: Cluster) -> 
         connector["parameters"] |= path
         answer = await cluster.predict(await cluster.register(connector), {"inputs": "Hi"})
         assert answer.json()["inference_results"][0]["output"][0]["dataAsMap"] == {"response": "Hi"}
-        assert remote.requests[0].target.endswith("/converse")
+        assert remote.requests[0].path.endswith("/converse")
         assert "AWS4-HMAC-SHA256" in remote.requests[0].headers["authorization"]
 
 

@@ -20,7 +20,7 @@ from tests.opensearch.cluster import (
     openai_connector,
     streamed,
 )
-from tests.upstreams.scripted_http import serving
+from tests.upstreams.byte_server import serving
 
 QUESTION = "Can you summarize Prince Hamlet of William Shakespeare in around 1000 words?"
 CREATE = """

@@ -18,7 +18,7 @@ from tests.opensearch.cluster import (
     streamed,
 )
 from tests.upstreams.aws_fake import CONVERSE_TEXT, SENTENCE, stream
-from tests.upstreams.scripted_http import serving
+from tests.upstreams.byte_server import serving
 
 TALK = [
     {"role": "system", "content": "Be brief."},

@@ -31,7 +31,7 @@ from tests.opensearch.cluster import (
 )
 from tests.running import Service
 from tests.upstreams.aws_fake import CONVERSE_TEXT, refusal, stream
-from tests.upstreams.scripted_http import serving
+from tests.upstreams.byte_server import serving
 
 MESSAGES = [{"role": "system", "content": "You are a helpful assistant."}, {"role": "user", "content": "Hamlet?"}]
 SERVICE = "org.opensearch.protobufs.services.MLService"
@@ -206,7 +206,7 @@ async def test_case_39_a_cancel_closes_the_remote_stream(cluster: Cluster, stub:
             await first
         call.cancel()
         async with asyncio.timeout(1):
-            await remote.requests[0].closed.wait()
+            await remote.requests[0].gone.wait()
         await asyncio.wait([first])
         assert await call.code() is Code.CANCELLED
 
@@ -218,7 +218,7 @@ async def test_a_deadline_ends_the_call_and_the_remote_stream(cluster: Cluster, 
         _, code, _ = await read(stub.PredictModelStream(request, timeout=0.5))
         assert code is Code.DEADLINE_EXCEEDED
         async with asyncio.timeout(1):
-            await remote.requests[0].closed.wait()
+            await remote.requests[0].gone.wait()
 
 
 async def test_a_client_that_reads_nothing_is_let_go(cluster: Cluster, stub: Any) -> None:
@@ -227,7 +227,7 @@ async def test_a_client_that_reads_nothing_is_let_go(cluster: Cluster, stub: Any
         call = stub.PredictModelStream(asked(model, messages=HELLO, x_llm_interface=OPENAI))
         await anext(aiter(call))
         async with asyncio.timeout(6):
-            await remote.requests[0].closed.wait()
+            await remote.requests[0].gone.wait()
         # Its status stands behind what the client has not read.
         call.cancel()
 

@@ -15,7 +15,7 @@ from tests.conftest import scripted_config
 from tests.opensearch.calls import asked, content, read
 from tests.opensearch.cluster import HELLO, OPENAI, Cluster, chat, openai_connector, streamed
 from tests.running import Service, running
-from tests.upstreams.scripted_http import serving
+from tests.upstreams.byte_server import serving
 
 Code = grpc.StatusCode
 

@@ -9,7 +9,7 @@ import httpx
 
 from tests.opensearch.cluster import KEY, ML, OPENAI, as_json, chat, completion, openai_connector, streamed
 from tests.opensearch.in_process import in_process
-from tests.upstreams.scripted_http import serving
+from tests.upstreams.byte_server import serving
 
 URL = "https://api.openai.com"
 TRUST = {"trusted_endpoints": [r"^http://127\.0\.0\.1:\d+/.*$", r"^https://api\.openai\.com/.*$"]}
@@ -92,7 +92,7 @@ async def test_a_caller_cannot_send_the_connectors_key_to_another_trusted_host(t
         assert meant.requests == other.requests == []
         asked = {"parameters": {**ASKED["parameters"], "model": "n/../o"}}
         assert (await client.post(f"{ML}/models/{model}/_predict", json=asked)).status_code == 200
-        assert meant.requests[0].target == "/v1/n%2F..%2Fo"
+        assert meant.requests[0].path == "/v1/n%2F..%2Fo"
 
 
 async def test_without_an_admin_key_only_this_machine_creates(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ from tests.opensearch.cluster import (
     streamed,
 )
 from tests.opensearch.in_process import in_process
-from tests.upstreams.scripted_http import one_byte_each, serving
+from tests.upstreams.byte_server import serving
+from tests.upstreams.cutting import one_byte_each
 
 ASKED = {"messages": HELLO, "_llm_interface": OPENAI}
 AWKWARD = 'say "hi" \\ back\\slash\nnew\ttab </s> ${parameters.model} ${credential.openAI_key} 👋🏽 한글 {"a":1}'
@@ -202,7 +203,7 @@ async def test_case_39_a_client_that_leaves_closes_the_remote_stream(cluster: Cl
             await got.wait()
         reading.cancel()
         async with asyncio.timeout(1):
-            await remote.requests[0].closed.wait()
+            await remote.requests[0].gone.wait()
 
 
 async def test_case_40_a_placeholder_in_a_value_is_text_everywhere(cluster: Cluster) -> None:
@@ -216,7 +217,7 @@ async def test_case_40_a_placeholder_in_a_value_is_text_everywhere(cluster: Clus
         connector = openai_connector(remote.url, parameters={"secret": "inner"}, action=action)
         await cluster.predict(await cluster.register(connector), {"asked": value})
         request = remote.requests[0]
-        assert httpx.URL(f"http://x{request.target}").path == f"/v1/{value}"
+        assert httpx.URL(f"http://x{request.path}").path == f"/v1/{value}"
         assert request.headers["x-asked"] == value
         assert json.loads(request.body) == {"asked": value}
 

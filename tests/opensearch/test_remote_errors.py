@@ -6,7 +6,7 @@ import pytest
 
 from tests.opensearch.cluster import HELLO, KEY, OPENAI, Cluster, as_json, openai_connector, reason
 from tests.running import free_port
-from tests.upstreams.scripted_http import Answer, serving
+from tests.upstreams.byte_server import Answer, Framing, serving
 
 ASKED = {"messages": HELLO, "_llm_interface": OPENAI}
 
@@ -24,7 +24,7 @@ async def test_a_remote_status_is_the_answers_status(cluster: Cluster, status: i
 
 
 async def test_an_empty_answer_is_said_to_be_one(cluster: Cluster) -> None:
-    async with serving(Answer([], 418, framing="length"), Answer([], 200, framing="length")) as remote:
+    async with serving(Answer([], 418, framing=Framing.LENGTH), Answer([], 200, framing=Framing.LENGTH)) as remote:
         model = await cluster.register(openai_connector(remote.url))
         words = "Remote service returned error status 418 with empty body"
         assert reason(await cluster.predict(model, ASKED)) == (418, "status_exception", words)

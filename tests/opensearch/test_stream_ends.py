@@ -20,7 +20,7 @@ from tests.opensearch.cluster import (
     openai_connector,
     streamed,
 )
-from tests.upstreams.scripted_http import CUT, serving
+from tests.upstreams.byte_server import Act, serving
 
 ASKED = {"messages": HELLO, "_llm_interface": OPENAI}
 
@@ -54,7 +54,9 @@ async def test_case_35_an_error_text_of_any_kind_is_valid_json(cluster: Cluster)
 
 @pytest.mark.parametrize("cut", [True, False])
 async def test_case_36_a_truncated_answer_is_one_error_frame_at_once(cluster: Cluster, cut: bool) -> None:
-    async with serving(streamed(chunk({"content": "a"}), chunk({"content": "b"}), *([CUT] if cut else []))) as remote:
+    async with serving(
+        streamed(chunk({"content": "a"}), chunk({"content": "b"}), *([Act.DROP] if cut else []))
+    ) as remote:
         model = await cluster.register(openai_connector(remote.url))
         async with asyncio.timeout(2):
             answer = await cluster.stream(model, ASKED)

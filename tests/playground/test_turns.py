@@ -9,7 +9,14 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from tests.playground.browser import Page
-from tests.playground.scripted_socket import ANSWER, MARKUP, RATE, ScriptedService, pieces_of, sample_at
+from tests.playground.scripted_socket import (
+    ANSWER,
+    MARKUP,
+    RATE,
+    ScriptedService,
+    pieces_of,
+    sample_at,
+)
 
 
 def test_tokens_appear_one_by_one(page: Page) -> None:

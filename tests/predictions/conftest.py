@@ -21,7 +21,7 @@ from tests.predictions.caller import Caller
 from tests.running import ROOT, Service, running
 
 SCRIPT = ROOT / "tests" / "data" / "predictions.yaml"
-KEY, OTHER_KEY = "test-key", "other-key"
+KEY, OTHER_KEY = "sk-canary-test", "sk-canary-other"
 
 
 class Worker:

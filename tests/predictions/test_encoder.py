@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from replicate.stream import EventSource
 
 from gateway.errors import UpstreamError
-from gateway.events import Failed, Finished, FinishReason, ReasoningDelta, Started, StreamEvent, TextDelta
+from gateway.events import (
+    Failed,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    Started,
+    StreamEvent,
+    TextDelta,
+)
 from gateway.sse import SseDecoder
 from tests.predictions.events import joined, plain
 from wires.replicate.encoder import EventEncoder

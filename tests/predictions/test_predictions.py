@@ -13,7 +13,15 @@ import pytest
 from adapters.scripted import Silence
 from gateway import predictions as module
 from gateway.errors import GatewayError, NotFound, RateLimited, UpstreamError
-from gateway.events import Failed, Finished, FinishReason, Started, StreamEvent, TextDelta, Usage
+from gateway.events import (
+    Failed,
+    Finished,
+    FinishReason,
+    Started,
+    StreamEvent,
+    TextDelta,
+    Usage,
+)
 from gateway.prediction import Prediction, Status
 from gateway.request import ChatRequest, Role, text_message
 from tests.predictions.conftest import OpenWorker, Worker, eventually

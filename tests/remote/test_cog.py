@@ -10,12 +10,26 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import Cancelled, InvalidRequest, RateLimited, Truncated, UpstreamError, UpstreamUnavailable
+from gateway.errors import (
+    Cancelled,
+    InvalidRequest,
+    RateLimited,
+    Truncated,
+    UpstreamError,
+    UpstreamUnavailable,
+)
 from gateway.events import Finished, FinishReason, Usage
 from gateway.request import Role, Sampling, text_message
-from tests.remote.upstreams import EVENT_STREAM, TEXT, chat, outcome, provider_for, upstream
+from tests.remote.upstreams import (
+    EVENT_STREAM,
+    TEXT,
+    chat,
+    outcome,
+    provider_for,
+    upstream,
+)
+from tests.upstreams.byte_server import Act, Answer, json_answer
 from tests.upstreams.cog_server import MODEL, cog_server, health
-from tests.upstreams.fake_server import Answer, json_answer
 
 START = b'event: start\ndata: {"id":"p","status":"processing"}\n\n'
 OUTPUT = b'event: output\ndata: {"chunk":"a","index":0}\n\n'
@@ -130,7 +144,7 @@ async def test_a_refusal_may_be_tried_again_and_cancels_nothing(refusal: Answer,
 
 
 async def test_a_connection_that_breaks_after_the_request_is_not_tried_again() -> None:
-    async with upstream("cog", Answer(status=0, ending="reset")) as remote:
+    async with upstream("cog", Answer(before_head=Act.RESET)) as remote:
         _, _, error = await outcome(remote.events())
         cancel = await remote.server.wait_for("POST", "/cancel")
     assert not getattr(error, "retryable", True)

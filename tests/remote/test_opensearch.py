@@ -6,11 +6,27 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import GatewayError, NotFound, RateLimited, UpstreamError, UpstreamTimeout
+from gateway.errors import (
+    GatewayError,
+    NotFound,
+    RateLimited,
+    UpstreamError,
+    UpstreamTimeout,
+)
 from gateway.events import Finished, FinishReason, Usage
 from gateway.request import ChatRequest, Role, Sampling, text_message
-from tests.remote.upstreams import EVENT_STREAM, HELLO, TEXT, chat, frame, outcome, provider_for, recorded, upstream
-from tests.upstreams.fake_server import Answer, FakeServer, Request, fake_server, json_answer
+from tests.remote.upstreams import (
+    EVENT_STREAM,
+    HELLO,
+    TEXT,
+    chat,
+    frame,
+    outcome,
+    provider_for,
+    recorded,
+    upstream,
+)
+from tests.upstreams.byte_server import Act, Answer, ByteServer, Request, json_answer
 
 MODEL = "/_plugins/_ml/models/AlI3QZcB-tBcnGSI1JlH"
 MESSAGES = (text_message(Role.SYSTEM, "Be brief."), text_message(Role.USER, "안녕?"))
@@ -40,7 +56,7 @@ class Cluster:
         return json_answer(self.documents[kind]) if kind in self.documents else json_answer({}, 404)
 
 
-async def predict(server: FakeServer, request: ChatRequest, **row: Any) -> tuple[str, Finished | None, Any]:
+async def predict(server: ByteServer, request: ChatRequest, **row: Any) -> tuple[str, Finished | None, Any]:
     provider = provider_for("opensearch", server.url, **row)
     try:
         return await outcome(provider.stream(request))
@@ -54,7 +70,9 @@ def whole_answer(response: dict[str, Any]) -> Answer:
 
 
 async def sent_parameters(request: ChatRequest, **documents: Any) -> dict[str, Any]:
-    async with fake_server(Cluster(Answer([recorded("opensearch")], headers=EVENT_STREAM), **documents)) as server:
+    async with ByteServer(
+        {"*": Cluster(Answer([recorded("opensearch")], headers=EVENT_STREAM), **documents)}
+    ) as server:
         text, finished, _ = await predict(server, request)
         (post,) = server.received("POST", "/")
     assert (text, finished) == (TEXT, Finished(FinishReason.STOP))
@@ -107,7 +125,7 @@ async def test_the_callers_interface_and_parameters_pass_but_never_stream() -> N
 
 async def test_the_interface_is_looked_up_once() -> None:
     cluster = Cluster(Answer([recorded("opensearch")], headers=EVENT_STREAM), model={"connector": {"protocol": "http"}})
-    async with fake_server(cluster) as server:
+    async with ByteServer({"*": cluster}) as server:
         provider = provider_for("opensearch", server.url)
         for _ in range(3):
             await outcome(provider.stream(chat("opensearch")))
@@ -117,7 +135,7 @@ async def test_the_interface_is_looked_up_once() -> None:
 
 @pytest.mark.parametrize("model", ["..", "../_search", "a/b", "", "a?x=1", "%2e%2e"])
 async def test_what_is_no_id_is_not_asked_for(model: str) -> None:
-    async with fake_server(Cluster(Answer())) as server:
+    async with ByteServer({"*": Cluster(Answer())}) as server:
         _, _, error = await predict(server, chat("opensearch", model=model))
         assert server.requests == []
     assert isinstance(error, NotFound)
@@ -178,11 +196,11 @@ async def test_the_output_named_response_is_the_text() -> None:
 
 
 async def test_silence_in_the_middle_has_a_bound_of_its_own() -> None:
-    stalled = Answer([frame("a")], headers=EVENT_STREAM, ending="hold")
-    async with fake_server(Cluster(stalled)) as server:
+    stalled = Answer([frame("a"), Act.HANG], headers=EVENT_STREAM)
+    async with ByteServer({"*": Cluster(stalled)}) as server:
         text, finished, error = await predict(server, chat("opensearch"), idle_seconds=0.05)
         (request,) = server.received("POST", "/stream")
-        assert request.closed.is_set() or await request.closed.wait()
+        assert request.gone.is_set() or await request.gone.wait()
     assert (text, finished) == ("a", None)
     assert isinstance(error, UpstreamTimeout)
 
@@ -214,7 +232,7 @@ COUNTED = Finished(FinishReason.LENGTH, Usage(input_tokens=3, output_tokens=5))
 async def test_a_cluster_without_streaming_gives_its_whole_answer(
     off: Answer, response: dict[str, Any], expected: Finished
 ) -> None:
-    async with fake_server(Cluster(off, whole_answer(response))) as server:
+    async with ByteServer({"*": Cluster(off, whole_answer(response))}) as server:
         text, finished, error = await predict(server, chat("opensearch"))
         first, second = server.received("POST", "/")
     assert (text, finished, error) == (TEXT, expected, None)
@@ -232,7 +250,7 @@ async def test_a_cluster_without_streaming_gives_its_whole_answer(
     ],
 )
 async def test_a_whole_answer_without_an_end_or_text_is_no_success(whole: Answer) -> None:
-    async with fake_server(Cluster(json_answer(STREAMING_IS_OFF, 500), whole)) as server:
+    async with ByteServer({"*": Cluster(json_answer(STREAMING_IS_OFF, 500), whole)}) as server:
         _, finished, error = await predict(server, chat("opensearch"))
     assert finished is None
     assert isinstance(error, UpstreamError)
@@ -242,7 +260,7 @@ async def test_a_failure_of_the_whole_answer_keeps_its_status() -> None:
     refused = json_answer(
         {"error": {"type": "status_exception", "reason": "Error from remote service: slow down"}, "status": 429}, 429
     )
-    async with fake_server(Cluster(json_answer(STREAMING_IS_OFF, 500), refused)) as server:
+    async with ByteServer({"*": Cluster(json_answer(STREAMING_IS_OFF, 500), refused)}) as server:
         _, _, error = await predict(server, chat("opensearch"))
     assert isinstance(error, RateLimited)
 
@@ -256,7 +274,7 @@ async def test_a_failure_of_the_whole_answer_keeps_its_status() -> None:
 )
 async def test_a_disabled_model_is_not_blamed_on_the_credentials(error_type: str, reason: str, code: str) -> None:
     answer = json_answer({"error": {"type": error_type, "reason": reason}, "status": 403}, 403)
-    async with fake_server(Cluster(answer)) as server:
+    async with ByteServer({"*": Cluster(answer)}) as server:
         _, _, error = await predict(server, chat("opensearch"))
     assert isinstance(error, UpstreamError)
     assert error.code == code

@@ -9,10 +9,24 @@ from replicate.client import Client
 
 from adapters.replicate import RECONNECTS
 from adapters.replicate_target import trusted
-from gateway.errors import Cancelled, NotFound, Truncated, UpstreamError, UpstreamTimeout
+from gateway.errors import (
+    Cancelled,
+    NotFound,
+    Truncated,
+    UpstreamError,
+    UpstreamTimeout,
+)
 from gateway.events import Finished, FinishReason, Usage
-from tests.remote.upstreams import HELLO, KEY, TEXT, chat, outcome, provider_for, recorded
-from tests.upstreams.fake_server import Answer, fake_server, json_answer
+from tests.remote.upstreams import (
+    HELLO,
+    KEY,
+    TEXT,
+    chat,
+    outcome,
+    provider_for,
+    recorded,
+)
+from tests.upstreams.byte_server import Act, Answer, ByteServer, Framing, json_answer
 from tests.upstreams.replicate_fake import (
     CANCELED,
     DONE,
@@ -90,7 +104,7 @@ async def test_a_stream_on_a_strange_host_is_never_opened_and_its_prediction_pol
         {"status": "succeeded", "output": list(HELLO), "metrics": {"output_token_count": 4}},
     ]
     async with (
-        fake_server(lambda request: Answer(status=200)) as stranger,
+        ByteServer({"*": lambda request: Answer(status=200)}) as stranger,
         replicate_fake(stream_url=f"{stranger.url}/v1/streams/x", polls=polls) as fake,
     ):
         text, finished, error = await answered(fake)
@@ -153,7 +167,7 @@ async def test_text_before_a_failure_is_kept_and_the_failure_told(
 
 
 async def test_a_cut_stream_is_resumed_after_the_last_event() -> None:
-    first = event_stream(*PIECES[:2], PIECES[2][:-5], framing="close", ending="cut")
+    first = event_stream(*PIECES[:2], PIECES[2][:-5], Act.DROP, framing=Framing.CLOSE)
     async with replicate_fake(first, event_stream(*PIECES[2:], DONE)) as fake:
         text, finished, error = await answered(fake)
         _, resumed = fake.server.received("GET", "/streams/")
@@ -163,7 +177,7 @@ async def test_a_cut_stream_is_resumed_after_the_last_event() -> None:
 
 
 async def test_a_stream_may_be_cut_often_while_it_goes_on() -> None:
-    cuts = [event_stream(piece, framing="close") for piece in PIECES]
+    cuts = [event_stream(piece, framing=Framing.CLOSE) for piece in PIECES]
     async with replicate_fake(*cuts, event_stream(DONE)) as fake:
         text, finished, error = await answered(fake)
         assert len(fake.server.received("GET", "/streams/")) == len(PIECES) + 1 > RECONNECTS + 1
@@ -180,7 +194,7 @@ async def test_a_stream_that_is_none_is_named() -> None:
 
 
 async def test_a_server_that_repeats_everything_does_not_double_the_text() -> None:
-    first = event_stream(*PIECES[:3], ending="reset")
+    first = event_stream(*PIECES[:3], Act.RESET)
     async with replicate_fake(first, event_stream(recorded("replicate"))) as fake:
         text, finished, error = await answered(fake)
     assert (text, error) == (TEXT, None)
@@ -188,7 +202,7 @@ async def test_a_server_that_repeats_everything_does_not_double_the_text() -> No
 
 
 async def test_the_tail_of_a_finished_prediction_is_taken_from_its_output() -> None:
-    cut = event_stream(output(0, "a\nb"), framing="close")
+    cut = event_stream(output(0, "a\nb"), framing=Framing.CLOSE)
     done = {"status": "succeeded", "output": ["a\r\nb", "c"]}
     async with replicate_fake(cut, prediction=done) as fake:
         text, finished, error = await answered(fake)
@@ -206,7 +220,7 @@ async def test_the_tail_of_a_finished_prediction_is_taken_from_its_output() -> N
     ],
 )
 async def test_a_cut_that_nothing_makes_good_is_truncated(prediction: dict[str, Any]) -> None:
-    async with replicate_fake(event_stream(*PIECES[:2], framing="close"), prediction=prediction) as fake:
+    async with replicate_fake(event_stream(*PIECES[:2], framing=Framing.CLOSE), prediction=prediction) as fake:
         text, finished, error = await answered(fake)
         connections = len(fake.server.received("GET", "/streams/"))
     assert (text, finished) == ("".join(HELLO[:2]), None)
@@ -215,7 +229,7 @@ async def test_a_cut_that_nothing_makes_good_is_truncated(prediction: dict[str, 
 
 
 async def test_a_stream_without_ids_is_not_begun_again() -> None:
-    async with replicate_fake(event_stream(b"event: output\ndata: a\n\n", framing="close")) as fake:
+    async with replicate_fake(event_stream(b"event: output\ndata: a\n\n", framing=Framing.CLOSE)) as fake:
         text, _, error = await answered(fake)
         assert len(fake.server.received("GET", "/streams/")) == 1
     assert text == "a"
@@ -234,7 +248,7 @@ async def test_a_time_limit_is_waited_out_while_the_prediction_runs(monkeypatch:
 async def test_a_time_limit_of_a_prediction_that_is_gone_is_a_timeout() -> None:
     async with replicate_fake(event_stream(b":408: 408 Request Timeout\n\n")) as fake:
         answer = fake.answer
-        fake.server.answer = lambda request: (
+        fake.server.routes["*"] = lambda request: (
             json_answer({"detail": "gone"}, 404) if request.method == "GET" and ID in request.path else answer(request)
         )
         _, finished, error = await answered(fake)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 
 from gateway.errors import GatewayError
 from tests.remote.upstreams import Upstream, chat, provider_for
-from tests.upstreams.fake_server import Answer, json_answer
+from tests.upstreams.byte_server import Act, Answer, Framing, json_answer
 from tests.upstreams.replicate_fake import ID, event_stream, output, replicate_fake
 
-SILENT = event_stream(output(0, "a"), ending="hold")
+SILENT = event_stream(output(0, "a"), Act.HANG)
 
 
 async def test_leaving_while_a_prediction_is_created_cancels_it_once_it_has_an_id() -> None:
     created = asyncio.Event()
-    create = json_answer({"id": ID, "status": "starting", "urls": {}}, 201)
-    create.after = created
+    create = replace(json_answer({"id": ID, "status": "starting", "urls": {}}, 201), after=created)
     async with replicate_fake(SILENT, create=create) as fake:
         provider = provider_for("replicate", fake.server.url)
         reader = asyncio.create_task(anext(provider.stream(chat())))
@@ -35,8 +35,7 @@ async def test_leaving_while_a_prediction_is_created_cancels_it_once_it_has_an_i
 
 async def test_leaving_while_a_refusal_is_on_its_way_cancels_nothing(caplog: pytest.LogCaptureFixture) -> None:
     refused = asyncio.Event()
-    create = json_answer({"detail": "no"}, 422)
-    create.after = refused
+    create = replace(json_answer({"detail": "no"}, 422), after=refused)
     async with replicate_fake(SILENT, create=create) as fake:
         provider = provider_for("replicate", fake.server.url)
         reader = asyncio.create_task(anext(provider.stream(chat())))
@@ -93,7 +92,7 @@ async def test_a_refused_cancellation_is_tried_again() -> None:
     assert answers == []
 
 
-@pytest.mark.parametrize("answer", [json_answer({}, 500), Answer(after=asyncio.Event())])
+@pytest.mark.parametrize("answer", [json_answer({}, 500), Answer(before_head=Act.HANG)])
 async def test_a_lost_cancellation_is_logged_and_does_not_hold_up_the_end(
     answer: Answer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +116,7 @@ async def test_closing_gives_up_a_prediction_that_is_still_being_created(
 ) -> None:
     monkeypatch.setattr("adapters.cancelling.CLOSE_SECONDS", 0.05)
     before = asyncio.all_tasks()
-    async with replicate_fake(SILENT, create=Answer(after=asyncio.Event())) as fake:
+    async with replicate_fake(SILENT, create=Answer(before_head=Act.HANG)) as fake:
         provider = provider_for("replicate", fake.server.url)
         reader = asyncio.create_task(anext(provider.stream(chat())))
         request = await fake.server.wait_for("POST", "/predictions")
@@ -126,7 +125,7 @@ async def test_closing_gives_up_a_prediction_that_is_still_being_created(
             await reader
         await provider.aclose()
         async with asyncio.timeout(1):
-            await request.closed.wait()
+            await request.gone.wait()
     assert "could not be cancelled" in caplog.text
     assert asyncio.all_tasks() - before == set()
 
@@ -134,9 +133,9 @@ async def test_closing_gives_up_a_prediction_that_is_still_being_created(
 @pytest.mark.parametrize(
     ("create", "times"),
     [
-        (Answer(status=0, ending="reset"), 1),
+        (Answer(before_head=Act.RESET), 1),
         (json_answer({"detail": "overloaded"}, 503), 1),
-        (json_answer({"detail": "later"}, 429, {"retry-after": "0"}), 3),
+        (json_answer({"detail": "later"}, 429, retry_after="0"), 3),
     ],
 )
 async def test_only_a_throttled_create_is_repeated(create: Answer, times: int) -> None:
@@ -151,9 +150,9 @@ async def test_only_a_throttled_create_is_repeated(create: Answer, times: int) -
 
 @pytest.mark.parametrize("stream_url", [None, "{base}/v1/streams/x"])
 async def test_a_prediction_that_fails_before_its_first_token_is_not_made_again(stream_url: str | None) -> None:
-    async with replicate_fake(event_stream(framing="close"), stream_url=stream_url) as fake:
+    async with replicate_fake(event_stream(framing=Framing.CLOSE), stream_url=stream_url) as fake:
         answer = fake.answer
-        fake.server.answer = lambda request: (
+        fake.server.routes["*"] = lambda request: (
             json_answer({}, 503) if request.method == "GET" and ID in request.path else answer(request)
         )
         provider = provider_for("replicate", fake.server.url)

@@ -9,9 +9,18 @@ import pytest
 from adapters.replicate_input import input_schema, model_input, usage_of
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.events import Usage
-from gateway.request import ChatRequest, Image, Message, Role, Sampling, ToolCall, ToolResult, text_message
+from gateway.request import (
+    ChatRequest,
+    Image,
+    Message,
+    Role,
+    Sampling,
+    ToolCall,
+    ToolResult,
+    text_message,
+)
 from tests.remote.upstreams import chat, outcome, provider_for, recorded
-from tests.upstreams.fake_server import json_answer
+from tests.upstreams.byte_server import json_answer
 from tests.upstreams.replicate_fake import event_stream, replicate_fake
 
 SAMPLING = Sampling(max_tokens=9, temperature=0.0, top_p=0.5, top_k=3, stop=("END", "\n\n"), seed=7)

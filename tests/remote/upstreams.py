@@ -15,11 +15,11 @@ from gateway.ports import ChatProvider
 from gateway.request import ChatRequest, Role, text_message
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
-from tests.upstreams.fake_server import Answer, FakeServer, Request, fake_server, json_answer
+from tests.upstreams.byte_server import Answer, ByteServer, Request, json_answer
 from tests.upstreams.replicate_fake import DONE, output, replicate_fake
 
 KINDS: tuple[ProviderType, ...] = ("replicate", "cog", "opensearch")
-KEY = "canary-4f1d9c77e0b2"
+KEY = "sk-canary-4f1d9c77e0b2"
 HELLO = ("Hello ", "안녕하세요", " ", "👋🏽", "\n\nbye")
 TEXT = "".join(HELLO)
 EVENT_STREAM = {"content-type": "text/event-stream"}
@@ -31,7 +31,7 @@ class Upstream:
 
     kind: ProviderType
     provider: ChatProvider
-    server: FakeServer
+    server: ByteServer
 
     async def stream_request(self) -> Request:
         """The request whose connection carries the text."""
@@ -115,7 +115,7 @@ def provider_for(kind: ProviderType, base_url: str, **fields: Any) -> ChatProvid
 
 
 @asynccontextmanager
-async def _server(kind: str, streams: tuple[Answer, ...], refusal: Answer | None) -> AsyncIterator[FakeServer]:
+async def _server(kind: str, streams: tuple[Answer, ...], refusal: Answer | None) -> AsyncIterator[ByteServer]:
     if kind == "replicate":
         async with replicate_fake(*streams, create=refusal) as fake:
             yield fake.server
@@ -129,7 +129,7 @@ async def _server(kind: str, streams: tuple[Answer, ...], refusal: Answer | None
             return json_answer({}, 200 if request.path.endswith("/cancel") else 503)
         return json_answer({"name": "m", "algorithm": "REMOTE", "connector": {"protocol": "http", "parameters": {}}})
 
-    async with fake_server(answer) as server:
+    async with ByteServer({"*": answer}) as server:
         yield server
 
 

@@ -11,7 +11,7 @@ import struct
 from typing import Any
 from zlib import crc32
 
-from tests.upstreams.scripted_http import Answer, Step
+from tests.upstreams.byte_server import Answer, Framing, Step
 
 SENTENCE = "Hello 안녕하세요 👋🏽"
 EVENT_STREAM = {"Content-Type": "application/vnd.amazon.eventstream"}
@@ -66,7 +66,7 @@ def refusal(status: int, code: str, body: dict[str, Any], **headers: str) -> Ans
     kind = f"{code}:http://internal.amazon.com/coral/com.amazon.bedrock/"
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     head = {"Content-Type": "application/json", "x-amzn-errortype": kind, **named}
-    return Answer([json.dumps(body).encode()], status, head, "length")
+    return Answer([json.dumps(body).encode()], status, head, Framing.LENGTH)
 
 
 def text_delta(text: str, index: int = 0) -> bytes:

@@ -3,24 +3,27 @@
     async with ByteServer({"/v1/chat/completions": Answer(frames)}) as server:
         ... server.url, server.requests, await server.requests[0].gone.wait() ...
 
-A route leads to one answer, to a list of answers for successive requests (the last one repeats) or to a function of
-the request. Everything runs in the test's own event loop, so a write of one byte is a read of one byte.
+A route is a path or a pattern (`/predictions/*`; the first that fits) and leads to one answer, to a list of answers for
+successive requests (the last one repeats) or to a function of the request. Everything runs in the test's own event
+loop, so a write of one byte is a read of one byte.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Self
+from fnmatch import fnmatchcase
+from typing import Any, Self, cast
 
 from tests.upstreams.http_request import Request, parse_request
 
-__all__ = ["Act", "Answer", "ByteServer", "Framing", "Request", "Route", "Step", "json_answer"]
+__all__ = ["Act", "Answer", "ByteServer", "Framing", "Request", "Route", "Step", "json_answer", "serving"]
 
 NO_LINGER = struct.pack("ii", 1, 0)
 
@@ -33,7 +36,7 @@ class Act(Enum):
     RESET = "reset the connection"
 
 
-Step = bytes | float | Act
+Step = bytes | float | Act | asyncio.Event
 
 
 class Framing(Enum):
@@ -46,9 +49,9 @@ class Framing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer: `steps` are bytes to write, seconds to pause and acts. `cut` splits every write into that many
-    bytes; `truncated_at` drops the connection after so many bytes of the body (LENGTH still declares them all);
-    `before_head` is done in place of everything."""
+    """One answer: `steps` are bytes to write, seconds to pause, events to wait for and acts. `cut` splits every write
+    into that many bytes; `truncated_at` drops the connection after so many bytes of the body (LENGTH still declares
+    them all); not even the head is written before `after` is set; `before_head` is done in place of everything."""
 
     steps: Sequence[Step] = ()
     status: int = 200
@@ -57,6 +60,7 @@ class Answer:
     cut: int | None = None
     truncated_at: int | None = None
     before_head: Act | None = None
+    after: asyncio.Event | None = None
 
     @property
     def body(self) -> bytes:
@@ -64,10 +68,11 @@ class Answer:
         return b"".join(step for step in self.steps if isinstance(step, bytes))
 
 
-def json_answer(body: bytes, status: int = 200, **headers: str) -> Answer:
-    """A whole JSON answer with its length."""
+def json_answer(body: Any, status: int = 200, **headers: str) -> Answer:
+    """A whole JSON answer with its length; `body` is a value, or bytes that are sent as they are."""
     given = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Answer((body,), status, {"content-type": "application/json", **given}, Framing.LENGTH)
+    said = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Answer((said,), status, {"content-type": "application/json", **given}, Framing.LENGTH)
 
 
 Route = Answer | Sequence[Answer] | Callable[[Request], Answer]
@@ -79,40 +84,56 @@ class ByteServer:
     def __init__(self, routes: Mapping[str, Route], *, tls: ssl.SSLContext | None = None) -> None:
         self.routes = dict(routes)
         self.requests: list[Request] = []
-        self.asked = asyncio.Event()
         self.connections: set[_Connection] = set()
-        self.accepted = 0
-        self.url = ""
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.accepted = self.most_connections = 0
+        self.port, self.url = 0, ""
         self._turns: dict[str, int] = {}
         self._tls = tls
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", 0, ssl=self._tls, backlog=512)
-        port = self._server.sockets[0].getsockname()[1]
-        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{port}"
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
         for connection in list(self.connections):
             await connection.abort()
+        await asyncio.gather(*self.tasks)
         await self._server.wait_closed()
 
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until something about requests and connections holds. Raises TimeoutError after 5 s."""
+        async with asyncio.timeout(5):
+            while not holds():
+                self._changed.clear()
+                await self._changed.wait()
+
     async def without_connections(self) -> None:
-        """Wait until no connection is left."""
-        await self._quiet.wait()
+        """Wait until no connection is left. Raises TimeoutError after 5 s."""
+        await self.until(lambda: not self.connections)
+
+    def received(self, method: str, part: str) -> list[Request]:
+        """The requests so far with this method and `part` in their path."""
+        return [request for request in self.requests if request.method == method and part in request.path]
+
+    async def wait_for(self, method: str, part: str) -> Request:
+        """The first such request, now or within 5 s."""
+        await self.until(lambda: bool(self.received(method, part)))
+        return self.received(method, part)[0]
 
     def answer(self, request: Request) -> Answer:
         """The answer to `request`, which is counted."""
         self.requests.append(request)
-        self.asked.set()
-        path = request.path.partition("?")[0]
+        self._changed.set()
+        path = self._route_of(request.path.partition("?")[0])
         route = self.routes.get(path)
         if route is None:
-            return json_answer(b'{"error":{"message":"no such path"}}', 404)
+            return json_answer({"error": {"message": "no such path"}}, 404)
         if callable(route):
             return route(request)
         if isinstance(route, Answer):
@@ -121,26 +142,31 @@ class ByteServer:
         self._turns[path] = turn + 1
         return route[min(turn, len(route) - 1)]
 
-    def longest_answer(self) -> tuple[str, Answer]:
-        """The path and the answer with the most bytes, of the routes that are no functions."""
-        last = {
-            path: route if isinstance(route, Answer) else route[-1]
-            for path, route in self.routes.items()
-            if not callable(route)
-        }
-        return max(last.items(), key=lambda item: len(item[1].body))
+    def _route_of(self, path: str) -> str:
+        if path in self.routes:
+            return path
+        return next((pattern for pattern in self.routes if fnmatchcase(path, pattern)), path)
+
+    def asked(self, route: str) -> list[Request]:
+        """The requests so far that `route` leads to."""
+        return [request for request in self.requests if self._route_of(request.path.partition("?")[0]) == route]
 
     def opened(self, connection: _Connection) -> None:
         """A connection was accepted."""
         self.accepted += 1
         self.connections.add(connection)
-        self._quiet.clear()
+        self.most_connections = max(self.most_connections, len(self.connections))
+        self._changed.set()
 
     def closed(self, connection: _Connection) -> None:
         """A connection is gone."""
         self.connections.discard(connection)
-        if not self.connections:
-            self._quiet.set()
+        self._changed.set()
+
+
+def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> ByteServer:
+    """A server that gives `answers` in order whatever is asked, the last one again and again."""
+    return ByteServer({"*": answers}, tls=tls)
 
 
 class _Connection(asyncio.Protocol):
@@ -151,11 +177,10 @@ class _Connection(asyncio.Protocol):
         self._writable.set()
         self._lost = asyncio.Event()
         self._request: Request | None = None
-        self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # No isinstance: uvloop's transports are of another family.
+        self._transport = cast(asyncio.Transport, transport)
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -164,7 +189,9 @@ class _Connection(asyncio.Protocol):
         if request is not None:
             self._received.clear()
             self._request = request
-            self._task = asyncio.get_running_loop().create_task(self._answer(request))
+            task = asyncio.get_running_loop().create_task(self._answer(request))
+            self._server.tasks.add(task)
+            task.add_done_callback(self._server.tasks.discard)
 
     def eof_received(self) -> bool:
         self._leave()
@@ -186,42 +213,44 @@ class _Connection(asyncio.Protocol):
         """Close at once, whatever is being said."""
         self._transport.abort()
         await self._lost.wait()
-        if self._task is not None:
-            await self._task
 
     def _leave(self) -> None:
         request, self._request = self._request, None
         if request is not None:
             request.gone_at = asyncio.get_running_loop().time()
             request.gone.set()
+            request.ended.set()
 
     async def _answer(self, request: Request) -> None:
         answer = self._server.answer(request)
-        whole = await self._play(answer)
+        whole = await self._play(answer, request)
         if whole:
             self._request = None
             request.answered.set()
+            request.ended.set()
         if not whole or answer.framing is Framing.CLOSE:
             self._transport.close()
 
-    async def _play(self, answer: Answer) -> bool:
+    async def _play(self, answer: Answer, request: Request) -> bool:
         """Write the answer; False when it was left unfinished."""
+        if answer.after is not None:
+            await self._wait(answer.after)
         if answer.before_head is not None:
             return await self._act(answer.before_head)
         await self._write(_head(answer), answer.cut)
         left = answer.truncated_at
         for step in answer.steps:
-            match step:
-                case bytes():
-                    piece = step if left is None else step[:left]
-                    if piece:
-                        await self._write(_framed(piece, answer.framing), answer.cut)
-                    if left is not None and (left := left - len(piece)) == 0:
-                        return False
-                case Act():
-                    return await self._act(step)
-                case _:
-                    await self._pause(float(step))
+            if isinstance(step, bytes):
+                piece = step if left is None else step[:left]
+                if piece:
+                    await self._write(_framed(piece, answer.framing), answer.cut)
+                    request.written.set()
+                if left is not None and (left := left - len(piece)) == 0:
+                    return False
+            elif isinstance(step, Act):
+                return await self._act(step)
+            else:
+                await self._wait(step)
             if self._lost.is_set():
                 return False
         if answer.framing is Framing.CHUNKED:
@@ -241,16 +270,18 @@ class _Connection(asyncio.Protocol):
                 return
             self._transport.write(data[start : start + (cut or len(data))])
             await self._writable.wait()
-            if cut:
-                # Let the reader take this piece before the next one is written.
-                await asyncio.sleep(0)
+            # Let the reader take this piece before the next one is written.
+            await asyncio.sleep(0)
 
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._lost.wait()
-        except TimeoutError:
-            return
+    async def _wait(self, step: float | asyncio.Event) -> None:
+        """Wait so many seconds or for an event, but not longer than the peer stays."""
+        waits = [asyncio.ensure_future(self._lost.wait())]
+        waits += [asyncio.ensure_future(step.wait())] if isinstance(step, asyncio.Event) else []
+        seconds = None if isinstance(step, asyncio.Event) else float(step)
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
 
     def _reset(self) -> None:
         raw = self._transport.get_extra_info("socket")

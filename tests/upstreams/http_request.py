@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(eq=False, slots=True)
 class Request:
-    """What came in. `gone` is set when the peer closes its connection before our answer has ended; times are the
-    event loop's."""
+    """What came in. `written` is set with the first bytes of our answer's body, `answered` with its end, `gone` when
+    the peer closes its connection before that, `ended` with either; times are the event loop's."""
 
     method: str
     path: str
@@ -19,7 +21,14 @@ class Request:
     arrived_at: float
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     gone_at: float | None = None
+    written: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def json(self) -> Any:
+        """The body's JSON value."""
+        return json.loads(self.body)
 
 
 def parse_request(received: bytes) -> Request | None:

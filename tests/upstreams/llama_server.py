@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-KEY = "sk-llama-0123456789"
+KEY = "sk-canary-llama-0123456789"
 CONTEXT = 512
 
 

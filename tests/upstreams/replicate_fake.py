@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.upstreams.fake_server import Answer, FakeServer, Request, fake_server, json_answer
+from tests.upstreams.byte_server import Answer, ByteServer, Request, json_answer
 
 ID = "gm3qorzdhgbfurvjtvhg6dckhu"
 EVENT_STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store"}
@@ -35,7 +35,7 @@ class ReplicateFake:
     stream_url: str | None = "{base}/v1/streams/3kq9"
     cancel: Callable[[], Answer] = lambda: json_answer({"id": ID, "status": "canceled"})
     polls: list[dict[str, Any]] = field(default_factory=list)
-    server: FakeServer = field(init=False)
+    server: ByteServer = field(init=False)
 
     @property
     def cancels(self) -> list[Request]:
@@ -79,7 +79,7 @@ class ReplicateFake:
 async def replicate_fake(*streams: Answer, **fields: Any) -> AsyncIterator[ReplicateFake]:
     """The fake, serving on a free loopback port."""
     fake = ReplicateFake(list(streams), **fields)
-    async with fake_server(fake.answer) as fake.server:
+    async with ByteServer({"*": fake.answer}) as fake.server:
         yield fake
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wires.openai import chat, completions, models, speech, transcriptions
+from wires.openai import chat, completions, models, realtime, speech, transcriptions
 from wires.openai.errors import WIRE
 from wires.openai.responses import routes as responses
 
@@ -15,4 +15,5 @@ ROUTERS = (
     responses.router,
     speech.router,
     transcriptions.router,
+    *realtime.ROUTERS,
 )

@@ -10,7 +10,6 @@ from typing import Any, assert_never
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from gateway.completion import Completion
 from gateway.events import (
     AudioDelta,
     AudioStart,
@@ -26,7 +25,8 @@ from gateway.events import (
     Usage,
 )
 from wires.base import StreamResponse, gateway_of
-from wires.openai.chat_request import ChatBody, parse
+from wires.chat_answer import completion_body, usage_body
+from wires.chat_body import ChatBody, parse
 from wires.openai.errors import KEEPALIVE, WIRE, JsonBody, documented, error_frame, object_schema
 from wires.openai.whole import whole_chat
 
@@ -109,36 +109,3 @@ class ChunkEncoder:
 
     def _usage(self, usage: Usage | None) -> bytes:
         return f'{self._head}[],"usage":{json.dumps(usage_body(usage))}}}\n\n'.encode()
-
-
-def usage_body(usage: Usage | None) -> dict[str, Any]:
-    """OpenAI's usage object; zeros when the provider did not count."""
-    usage = usage or Usage()
-    return {
-        "prompt_tokens": usage.input_tokens,
-        "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-    }
-
-
-def completion_body(completion: Completion) -> dict[str, Any]:
-    """A whole answer as `chat.completion`."""
-    message: dict[str, Any] = {"role": "assistant", "content": completion.text, "refusal": None}
-    if completion.reasoning:
-        message["reasoning_content"] = completion.reasoning
-    if completion.tool_calls:
-        message["content"] = completion.text or None
-        message["tool_calls"] = [
-            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in completion.tool_calls
-        ]
-    return {
-        "id": f"chatcmpl-{completion.id}",
-        "object": "chat.completion",
-        "created": completion.created,
-        "model": completion.model,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": str(completion.reason)}],
-        "usage": usage_body(completion.usage),
-    }

@@ -31,8 +31,8 @@ from gateway.events import (
 )
 from gateway.request import ChatRequest, Role, Sampling, text_message
 from wires.base import StreamResponse, gateway_of
-from wires.openai.bodies import SampledBody
-from wires.openai.chat import usage_body
+from wires.bodies import SampledBody
+from wires.chat_answer import usage_body
 from wires.openai.errors import KEEPALIVE, WIRE, JsonBody, documented, error_frame, object_schema
 from wires.openai.whole import whole_chat
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from gateway.errors import GatewayError
 from wires.base import Wire, retry_headers
+from wires.documents import EVENTS
 
 CODES = {"unauthorized": "invalid_api_key", "missing_api_key": "invalid_api_key", "rate_limited": "rate_limit_exceeded"}
 KEEPALIVE = b": ping\n"
@@ -72,14 +73,6 @@ def error_response(error: GatewayError) -> Response:
     )
 
 
-EVENTS = {
-    "schema": {
-        "description": "One server-sent event; its data is JSON, or `[DONE]`.",
-        "type": "object",
-        "required": ["data"],
-        "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
-    }
-}
 SAID = "`error.message` is a sentence, `error.code` a stable word."
 REFUSED: dict[int | str, dict[str, Any]] = {
     "4XX": {"description": f"Refused. {SAID}", "model": ErrorBody},

@@ -34,8 +34,9 @@ from gateway.events import (
 )
 from gateway.request import SpeechRequest
 from wires.base import StreamResponse, gateway_of
-from wires.openai.bodies import StrictBody
-from wires.openai.errors import EVENTS, KEEPALIVE, WIRE, documented, error_frame
+from wires.bodies import StrictBody
+from wires.documents import EVENTS
+from wires.openai.errors import KEEPALIVE, WIRE, documented, error_frame
 
 router = APIRouter(tags=["OpenAI"])
 ENCODINGS = {

@@ -13,6 +13,7 @@ from gateway.errors import NotFound
 from gateway.registered import Kept, Registered, new_id, now_ms
 from gateway.trust import Trust
 from wires.base import gateway_of
+from wires.documents import fields, takes
 from wires.opensearch.bodies import (
     answer,
     check_parameters,
@@ -23,15 +24,27 @@ from wires.opensearch.bodies import (
     source,
     written,
 )
-from wires.opensearch.errors import refused
+from wires.opensearch.errors import REFUSALS, refused
 from wires.opensearch.paths import ID
 from wires.opensearch.schema import flag, own_id, parse_connector
 
 INDEX = ".plugins-ml-connector"
-router = APIRouter(prefix="/_plugins/_ml/connectors", tags=["OpenSearch"], dependencies=[Depends(check_parameters)])
+CONNECTOR = fields(
+    "name",
+    "version",
+    "protocol",
+    "credential",
+    name="string",
+    protocol="string",
+    credential="object",
+    parameters="object",
+)
+router = APIRouter(
+    prefix="/_plugins/_ml/connectors", tags=["OpenSearch"], dependencies=[Depends(check_parameters)], responses=REFUSALS
+)
 
 
-@router.post("/_create")
+@router.post("/_create", openapi_extra=takes(CONNECTOR))
 async def create(request: Request) -> Response:
     """Keep a new connector."""
     demand_creator()
@@ -57,7 +70,7 @@ async def read(request: Request, id: str) -> Response:
     return answer(request, source((await _demand(registered_of(request), id)).record))
 
 
-@router.put(ID)
+@router.put(ID, openapi_extra=takes(fields()))
 async def change(request: Request, id: str) -> Response:
     """Change the fields that the body names."""
     demand_creator()

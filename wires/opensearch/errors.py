@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway.errors import GatewayError, InternalError, InvalidRequest
 from wires.base import Wire, retry_headers
+from wires.documents import any_of, fields, refusals
 
 CONTENT_TYPE = "application/json; charset=UTF-8"
 FLAT = "router"
@@ -79,4 +80,5 @@ def refused(message: str, status: int = 400) -> InvalidRequest:
     return InvalidRequest(message, status=status, code="status_exception")
 
 
+REFUSALS = refusals(fields("error", error=any_of("string", "object"), status="integer"))
 WIRE = Wire("opensearch", re.compile(r"/_plugins(/.*)?|/_cluster/settings"), error_response)

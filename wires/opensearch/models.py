@@ -16,6 +16,7 @@ from gateway.errors import NotFound, Unsupported
 from gateway.registered import NODE_ID, Kept, Registered, deployed, new_id, now_ms
 from gateway.trust import Trust
 from wires.base import gateway_of
+from wires.documents import fields, takes
 from wires.opensearch.bodies import (
     answer,
     check_parameters,
@@ -26,18 +27,22 @@ from wires.opensearch.bodies import (
     source,
     written,
 )
-from wires.opensearch.errors import illegal_argument, refused
+from wires.opensearch.errors import REFUSALS, illegal_argument, refused
 from wires.opensearch.paths import ID
 from wires.opensearch.schema import flag, optional_object, optional_text, own_id, parse_connector
 
 INDEX = ".plugins-ml-model"
 STARTED_AT = now_ms()
+MODEL = fields("name", "function_name", name="string", function_name="string")
+SOME = fields("model_ids", model_ids="array")
 CHANGEABLE = ("deploy_setting", "guardrails", "interface")
-router = APIRouter(prefix="/_plugins/_ml/models", tags=["OpenSearch"], dependencies=[Depends(check_parameters)])
+router = APIRouter(
+    prefix="/_plugins/_ml/models", tags=["OpenSearch"], dependencies=[Depends(check_parameters)], responses=REFUSALS
+)
 
 
-@router.post("/_register")
-@router.post("/_upload")
+@router.post("/_register", openapi_extra=takes(MODEL))
+@router.post("/_upload", openapi_extra=takes(MODEL))
 async def register(request: Request) -> Response:
     """Register a remote model, and deploy it with `?deploy=true`."""
     demand_creator()
@@ -58,8 +63,8 @@ async def find(request: Request) -> Response:
     return await search(request, INDEX, await registered_of(request).models.all(who_asks()))
 
 
-@router.post("/_undeploy")
-@router.post("/_unload")
+@router.post("/_undeploy", openapi_extra=takes(SOME))
+@router.post("/_unload", openapi_extra=takes(SOME))
 async def undeploy_some(request: Request) -> Response:
     """Undeploy the models that the body lists."""
     demand_creator()
@@ -105,7 +110,7 @@ async def read(request: Request, id: str) -> Response:
     return answer(request, source(kept.record))
 
 
-@router.put(ID)
+@router.put(ID, openapi_extra=takes(fields()))
 async def change(request: Request, id: str) -> Response:
     """Change the fields that the body names."""
     demand_creator()

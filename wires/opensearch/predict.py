@@ -11,9 +11,10 @@ from gateway.completion import Completion, collect
 from gateway.errors import InvalidRequest
 from gateway.events import Usage
 from wires.base import StreamResponse
+from wires.documents import answers, fields, takes
 from wires.opensearch.bodies import answer, check_parameters, read_object
 from wires.opensearch.encoder import FrameEncoder
-from wires.opensearch.errors import WIRE, error_frame, illegal_argument, illegal_state
+from wires.opensearch.errors import REFUSALS, WIRE, error_frame, illegal_argument, illegal_state
 from wires.opensearch.filtering import Absent, pick
 from wires.opensearch.paths import ID
 from wires.opensearch.streams import (
@@ -28,13 +29,21 @@ from wires.opensearch.streams import (
 STREAM_HEADERS = {"content-type": "text/event-stream", "cache-control": "no-cache", "connection": "keep-alive"}
 """ML Commons gives no charset; clients that look at the type look for just this."""
 KEEPALIVE = b":\n\n"
+PARAMETERS = fields("parameters", parameters="object")
 STREAMING_OFF = (
     'Streaming is currently disabled. To enable it, update the setting "plugins.ml_commons.stream_enabled" to true.'
 )
-router = APIRouter(prefix="/_plugins/_ml/models", tags=["OpenSearch"], dependencies=[Depends(check_parameters)])
+router = APIRouter(
+    prefix="/_plugins/_ml/models", tags=["OpenSearch"], dependencies=[Depends(check_parameters)], responses=REFUSALS
+)
 
 
-@router.post(ID + "/_predict/stream")
+@router.post(
+    ID + "/_predict/stream",
+    response_class=Response,
+    responses=answers("text/event-stream"),
+    openapi_extra=takes(PARAMETERS),
+)
 async def predict_stream(request: Request, id: str) -> Response:
     """Stream an answer as server-sent events."""
     pool: StreamPool = request.app.state.ml_streams
@@ -62,7 +71,7 @@ async def predict_stream(request: Request, id: str) -> Response:
     )
 
 
-@router.post(ID + "/_predict")
+@router.post(ID + "/_predict", openapi_extra=takes(PARAMETERS))
 async def predict(request: Request, id: str) -> Response:
     """The whole answer: a remote service's own JSON, or a chat completion of a configured model."""
     pool: StreamPool = request.app.state.ml_streams

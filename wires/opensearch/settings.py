@@ -14,16 +14,17 @@ from starlette.responses import Response
 
 from gateway.connector_settings import ConnectorSettings
 from wires.base import gateway_of
+from wires.documents import fields, takes
 from wires.opensearch.bodies import answer, check_parameters, demand_creator, read_object
-from wires.opensearch.errors import illegal_argument
+from wires.opensearch.errors import REFUSALS, illegal_argument
 
 PREFIX = "plugins.ml_commons."
 FLAGS = ("stream_enabled", "remote_inference_enabled")
 OWN_LISTS = ("trusted_connector_endpoints_regex", "trusted_connector_private_endpoints_regex")
-router = APIRouter(tags=["OpenSearch"], dependencies=[Depends(check_parameters)])
+router = APIRouter(tags=["OpenSearch"], dependencies=[Depends(check_parameters)], responses=REFUSALS)
 
 
-@router.put("/_cluster/settings")
+@router.put("/_cluster/settings", openapi_extra=takes(fields()))
 async def change(request: Request) -> Response:
     """Acknowledge settings. Raises InvalidRequest for one that polywire.yaml decides otherwise."""
     demand_creator()

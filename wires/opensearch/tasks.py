@@ -16,10 +16,13 @@ from wires.opensearch.bodies import (
     source,
     written,
 )
+from wires.opensearch.errors import REFUSALS
 from wires.opensearch.paths import ID
 
 INDEX = ".plugins-ml-task"
-router = APIRouter(prefix="/_plugins/_ml/tasks", tags=["OpenSearch"], dependencies=[Depends(check_parameters)])
+router = APIRouter(
+    prefix="/_plugins/_ml/tasks", tags=["OpenSearch"], dependencies=[Depends(check_parameters)], responses=REFUSALS
+)
 
 
 @router.api_route("/_search", methods=["GET", "POST"])

@@ -24,7 +24,7 @@ from gateway.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from gateway.sse import encode_sse
+from gateway.sse import LineFeeds, encode_sse
 from wires.replicate.output import guarded
 
 RARE_SEPARATORS = re.compile("([\v\f\x1c\x1d\x1e\x85\u2028\u2029])")
@@ -42,7 +42,7 @@ class EventEncoder:
         """How many events there were, those left out included."""
         self._created = created
         self._after = after
-        self._ended_in_cr = False
+        self._lines = LineFeeds()
 
     def encode(self, event: StreamEvent) -> Iterator[bytes]:
         match event:
@@ -69,13 +69,6 @@ class EventEncoder:
             yield encode_sse(data, event=name, id=f"{self._created}:{number}")
 
     def _pieces(self, text: str) -> Iterator[str]:
-        """`text` with LF line ends, also where a CRLF was cut between two deltas, in pieces that clients keep whole."""
-        if self._ended_in_cr and text.startswith("\n"):
-            text = text[1:]
-            self._ended_in_cr = False
-        if text:
-            self._ended_in_cr = text.endswith("\r")
-        if "\r" in text:
-            text = text.replace("\r\n", "\n").replace("\r", "\n")
-        for piece in RARE_SEPARATORS.split(text):
+        """`text` with LF line ends, in pieces that clients keep whole."""
+        for piece in RARE_SEPARATORS.split(self._lines.feed(text)):
             yield from guarded(piece)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from gateway.errors import GatewayError, InvalidRequest, reason_phrase
 from wires.base import Wire, retry_headers
+from wires.documents import fields, refusals
 
 TITLES = {401: "Unauthenticated", 404: "Not found", 422: "Input validation failed"}
 
@@ -51,5 +52,8 @@ class JsonResponse(Response):
         super().__init__(json.dumps(content), status_code, dict(headers or {}), media_type)
 
 
+REFUSALS = refusals(
+    fields("title", "detail", "status", title="string", detail="string", status="integer"), "application/problem+json"
+)
 OWN = "predictions|deployments|streams|files|collections|account|hardware|trainings|webhooks"
 WIRE = Wire("replicate", re.compile(rf"/v1/(v1(/.*)?|({OWN})(/.*)?|models/[^/]+/[^/]+(/.*)?)"), problem_response)

@@ -9,13 +9,15 @@ from starlette.responses import Response
 
 from gateway.errors import NotFound, Unsupported
 from gateway.prediction import Status
+from wires.documents import answers
+from wires.replicate.errors import REFUSALS
 from wires.replicate.output import wav_file
 from wires.replicate.streams import CORS, predictions_of
 
-router = APIRouter(tags=["Replicate"])
+router = APIRouter(tags=["Replicate"], responses=REFUSALS)
 
 
-@router.get("/v1/files/{token}")
+@router.get("/v1/files/{token}", response_class=Response, responses=answers("audio/wav"))
 async def get_file(request: Request, token: str) -> Response:
     """The audio of a prediction that has succeeded."""
     prediction = await predictions_of(request).with_token(token)
@@ -25,7 +27,7 @@ async def get_file(request: Request, token: str) -> Response:
     return Response(audio, media_type="audio/wav", headers=CORS | {"cache-control": "private, max-age=3600"})
 
 
-@router.post("/v1/files")
+@router.post("/v1/files", include_in_schema=False)
 async def upload_file() -> Response:
     """Status 501, at which the JavaScript client sends the file inline by itself; a 4xx would make it give up."""
     raise Unsupported(

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
+from gateway.checks import check_text
 from gateway.errors import InvalidRequest
 from gateway.request import ChatRequest, Image, Message, Part, Role, Sampling, SpeechRequest, Text, text_message
 from wires.chat_messages import MessageBody, OpenBody, parse_messages
@@ -74,6 +75,7 @@ def parse_body(raw: bytes) -> CreateBody:
         raise InvalidRequest("The body is not valid JSON.") from None
     if not isinstance(value, dict):
         raise InvalidRequest("The body must be a JSON object with an 'input'.")
+    check_text(json.dumps(value, ensure_ascii=False), "input")
     return _validated(CreateBody, value, "")
 
 

@@ -10,11 +10,11 @@ from starlette.responses import Response
 from gateway.catalog import Gateway
 from gateway.errors import NotFound
 from wires.base import gateway_of
-from wires.replicate.errors import JsonResponse
+from wires.replicate.errors import REFUSALS, JsonResponse
 from wires.replicate.objects import base_url
 from wires.replicate.schema import find_model, model_object, version_id, version_object
 
-router = APIRouter(tags=["Replicate"])
+router = APIRouter(tags=["Replicate"], responses=REFUSALS)
 
 STREAMING = {
     "slug": "streaming-language-models",

@@ -14,7 +14,8 @@ from gateway.config import ModelRow
 from gateway.prediction import Prediction
 from gateway.run import Stream
 from wires.base import gateway_of, owner_of
-from wires.replicate.errors import WIRE, JsonResponse, invalid
+from wires.documents import JSON, answers, fields, takes
+from wires.replicate.errors import REFUSALS, WIRE, JsonResponse, invalid
 from wires.replicate.inputs import (
     WEBHOOK_EVENTS,
     CreateBody,
@@ -30,18 +31,24 @@ from wires.replicate.schema import HIDDEN_VERSION, find_model, find_version, ver
 from wires.replicate.streams import predictions_of, stream_response
 from wires.replicate.webhooks import webhooks_of
 
-router = APIRouter(tags=["Replicate"])
+router = APIRouter(tags=["Replicate"], responses=REFUSALS)
 PAGE = 100
+PREDICTION = fields("id", "status", "urls", id="string", status="string", urls="object")
+INPUT = fields("input", input="object")
+CREATED = answers(JSON, status=201, schema=PREDICTION)
+VERSION_AND_INPUT = fields("version", "input", version="string", input="object")
 
 
-@router.post("/v1/models/{owner}/{name}/predictions", status_code=201)
+@router.post("/v1/models/{owner}/{name}/predictions", status_code=201, responses=CREATED, openapi_extra=takes(INPUT))
 async def create_by_model(request: Request, owner: str, name: str) -> Response:
     """Run an official model: one named without a version."""
     body = parse_body(await request.body())
     return await _create(request, body, await find_model(gateway_of(request), f"{owner}/{name}"), HIDDEN_VERSION)
 
 
-@router.post("/v1/deployments/{owner}/{name}/predictions", status_code=201)
+@router.post(
+    "/v1/deployments/{owner}/{name}/predictions", status_code=201, responses=CREATED, openapi_extra=takes(INPUT)
+)
 async def create_by_deployment(request: Request, owner: str, name: str) -> Response:
     """Run a deployment: here every model is its own."""
     body = parse_body(await request.body())
@@ -49,7 +56,7 @@ async def create_by_deployment(request: Request, owner: str, name: str) -> Respo
     return await _create(request, body, row, version_id(row), deployment=row.id)
 
 
-@router.post("/v1/predictions", status_code=201)
+@router.post("/v1/predictions", status_code=201, responses=CREATED, openapi_extra=takes(VERSION_AND_INPUT))
 async def create_by_version(request: Request) -> Response:
     """Run the model that `version` names: `owner/name`, `owner/name:version` or a version id."""
     body = parse_body(await request.body())
@@ -72,7 +79,7 @@ async def list_predictions(request: Request, cursor: str | None = None) -> Respo
     return JsonResponse({"previous": None, "next": following, "results": results})
 
 
-@router.get("/v1/predictions/{id}")
+@router.get("/v1/predictions/{id}", responses=answers(JSON, "text/event-stream", schema=PREDICTION))
 async def get_prediction(request: Request, id: str) -> Response:
     """A prediction with its output so far, or its event stream for a reader who asks for that."""
     prediction = await predictions_of(request).get(id, owner_of(request))
@@ -81,7 +88,7 @@ async def get_prediction(request: Request, id: str) -> Response:
     return JsonResponse(await _object(request, prediction))
 
 
-@router.post("/v1/predictions/{id}/cancel")
+@router.post("/v1/predictions/{id}/cancel", responses=answers(JSON, schema=PREDICTION))
 async def cancel_prediction(request: Request, id: str) -> Response:
     """Stop a prediction; one that is over is given as it is."""
     return JsonResponse(await _object(request, await predictions_of(request).cancel(id, owner_of(request))))

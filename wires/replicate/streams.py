@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from gateway.prediction import Prediction
 from gateway.predictions import Predictions
 from wires.base import StreamResponse, gateway_of
+from wires.documents import answers
 from wires.replicate.encoder import KEEPALIVE, EventEncoder
-from wires.replicate.errors import WIRE
+from wires.replicate.errors import REFUSALS, WIRE
 
-router = APIRouter(tags=["Replicate"])
+router = APIRouter(tags=["Replicate"], responses=REFUSALS)
 
 CORS = {
     "access-control-allow-origin": "*",
@@ -21,10 +24,11 @@ CORS = {
 }
 HEADERS = CORS | {"cache-control": "no-store", "x-accel-buffering": "no"}
 EVENT_STREAM = "text/event-stream; charset=utf-8"
+OVER: dict[int | str, dict[str, Any]] = {204: {"description": "The reader has every event already."}}
 TIMED_OUT = b":408: 408 Request Timeout\n\n"
 
 
-@router.get("/v1/streams/{token}")
+@router.get("/v1/streams/{token}", response_class=Response, responses=answers("text/event-stream") | OVER)
 async def stream(request: Request, token: str) -> Response:
     """The events of the prediction that `token` opens; the comment `:408:` when there is none any more."""
     prediction = await predictions_of(request).with_token(token)
@@ -33,7 +37,7 @@ async def stream(request: Request, token: str) -> Response:
     return await stream_response(request, prediction)
 
 
-@router.options("/v1/streams/{token}")
+@router.options("/v1/streams/{token}", status_code=204, response_class=Response)
 async def preflight(token: str) -> Response:
     """Any page may read a stream whose URL it knows."""
     return Response(status_code=204, headers=CORS)

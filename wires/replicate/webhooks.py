@@ -23,12 +23,12 @@ from gateway.events import TextDelta
 from gateway.ports import Store
 from gateway.prediction import Prediction, Status, random_id
 from gateway.predictions import Predictions
-from wires.replicate.errors import JsonResponse, invalid
+from wires.replicate.errors import REFUSALS, JsonResponse, invalid
 from wires.replicate.objects import prediction_object
 from wires.replicate.output import output_of
 from wires.replicate.webhook_delivery import Target, parse_target, post
 
-router = APIRouter(tags=["Replicate"])
+router = APIRouter(tags=["Replicate"], responses=REFUSALS)
 log = logging.getLogger("polywire")
 
 OUTPUT_SECONDS = 0.5

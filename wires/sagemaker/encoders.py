@@ -25,7 +25,7 @@ from gateway.events import (
     Usage,
 )
 from wires.base import Encoder
-from wires.openai.chat import completion_body, usage_body
+from wires.chat_answer import completion_body, usage_body
 
 DONE = b"data:[DONE]\n\n"
 FINGERPRINT = "polywire"

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 
 from gateway.errors import GatewayError, InvalidRequest
 from wires.base import Wire, retry_headers
+from wires.documents import fields, refusals
 from wires.sagemaker.encoders import error_body
 
 RUNTIME_TYPES = {
@@ -46,6 +47,9 @@ def function_error(error: GatewayError) -> Response:
     )
 
 
+CONTAINER_REFUSALS = refusals(fields("error", "error_type", error="string", error_type="string"))
+RUNTIME_REFUSALS = refusals(fields("Message", Message="string"))
+FUNCTION_REFUSALS = refusals(fields("message", "type", message="string", type="string"))
 CONTAINER = Wire("sagemaker", re.compile(r"/ping|/invocations.*"), container_error)
 RUNTIME = Wire("sagemaker_runtime", re.compile(r"/endpoints/.*"), runtime_error)
 FUNCTION = Wire("lambda", re.compile(r"/lambda(/.*)?"), function_error)

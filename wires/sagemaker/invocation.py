@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.errors import InvalidRequest
 from gateway.request import ChatRequest, Role, Sampling, text_message
-from wires.openai.chat_request import ChatBody
-from wires.openai.chat_request import parse as parse_chat
+from wires.chat_body import ChatBody
+from wires.chat_body import parse as parse_chat
+from wires.documents import fields
 from wires.sagemaker.encoders import ChatForm, CompletionForm, Form, GenerateForm
 
 
@@ -54,6 +55,16 @@ class CompletionBody(BaseModel):
     seed: int | None = None
     stop: str | list[str] | None = None
     stream: bool = False
+
+
+SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        fields("inputs", inputs="string", parameters={"description": "TGI's parameters"}),
+        fields("messages", messages={"type": "array", "minItems": 1, "items": {"type": "object"}}),
+        fields("prompt", prompt="string"),
+    ],
+    "description": "TGI's generate, OpenAI's chat or its legacy completion; `stream` asks for events.",
+}
 
 
 @dataclass(frozen=True, slots=True)

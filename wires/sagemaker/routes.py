@@ -15,32 +15,34 @@ from gateway.completion import collect
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.events import Failed, StreamEvent
 from wires.base import Encoder, StreamResponse, Wire, gateway_of
-from wires.sagemaker.errors import CONTAINER, FUNCTION, RUNTIME
+from wires.documents import JSON, answers, any_of, takes
+from wires.sagemaker.errors import CONTAINER, CONTAINER_REFUSALS, FUNCTION, FUNCTION_REFUSALS, RUNTIME, RUNTIME_REFUSALS
 from wires.sagemaker.framing import model_stream_error, payload_part
-from wires.sagemaker.invocation import Invocation, parse
+from wires.sagemaker.invocation import SCHEMA, Invocation, parse
 
 router = APIRouter(tags=["SageMaker"])
 
 KEEPALIVE = b":\n\n"
-EVENT_STREAM = "application/vnd.amazon.eventstream"
+FRAMES = "application/vnd.amazon.eventstream"
 VARIANT = {"x-amzn-invoked-production-variant": "AllTraffic"}
 SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
+WHOLE_OR_STREAMED = answers(JSON, "text/event-stream", schema=any_of("object", "array"))
 
 
-@router.get("/ping")
+@router.get("/ping", responses=CONTAINER_REFUSALS)
 async def ping(request: Request) -> dict[str, object]:
     """Healthy, and whether streams run; AgentCore ends a busy session whose ping does not say since when."""
     busy, since = gateway_of(request).activity
     return {"status": "HealthyBusy" if busy else "Healthy", "time_of_last_update": int(since)}
 
 
-@router.post("/invocations")
+@router.post("/invocations", responses=WHOLE_OR_STREAMED | CONTAINER_REFUSALS, openapi_extra=takes(SCHEMA))
 async def invoke_container(request: Request) -> Response:
     """Answer in the form that the body asks for, streamed with `"stream": true`."""
     return await _answer(gateway_of(request), parse(await request.body()), CONTAINER)
 
 
-@router.post("/lambda")
+@router.post("/lambda", responses=WHOLE_OR_STREAMED | FUNCTION_REFUSALS, openapi_extra=takes(SCHEMA))
 async def invoke_function(request: Request) -> Response:
     """A Lambda function URL: the same bodies, with the payload's hash checked."""
     gateway = gateway_of(request)
@@ -50,7 +52,11 @@ async def invoke_function(request: Request) -> Response:
     return await _answer(gateway, parse(body), FUNCTION)
 
 
-@router.post("/endpoints/{endpoint}/invocations")
+@router.post(
+    "/endpoints/{endpoint}/invocations",
+    responses=WHOLE_OR_STREAMED | RUNTIME_REFUSALS,
+    openapi_extra=takes(SCHEMA),
+)
 async def invoke_endpoint(request: Request, endpoint: str) -> Response:
     """The runtime API's InvokeEndpoint; the endpoint's name is a model id."""
     response = await _answer(gateway_of(request), parse(await request.body()).to(endpoint), RUNTIME)
@@ -58,7 +64,12 @@ async def invoke_endpoint(request: Request, endpoint: str) -> Response:
     return response
 
 
-@router.post("/endpoints/{endpoint}/invocations-response-stream")
+@router.post(
+    "/endpoints/{endpoint}/invocations-response-stream",
+    response_class=Response,
+    responses=answers(FRAMES) | RUNTIME_REFUSALS,
+    openapi_extra=takes(SCHEMA),
+)
 async def invoke_endpoint_with_response_stream(request: Request, endpoint: str) -> Response:
     """The runtime API's InvokeEndpointWithResponseStream: the same bytes in event-stream frames."""
     gateway = gateway_of(request)
@@ -66,13 +77,13 @@ async def invoke_endpoint_with_response_stream(request: Request, endpoint: str) 
     if not invocation.stream:
         whole = await _answer(gateway, invocation, RUNTIME)
         headers = {**VARIANT, "x-amzn-sagemaker-content-type": "application/json"}
-        return Response(payload_part(bytes(whole.body)), media_type=EVENT_STREAM, headers=headers)
+        return Response(payload_part(bytes(whole.body)), media_type=FRAMES, headers=headers)
     return StreamResponse(
         RUNTIME,
         lambda: gateway.chat(invocation.request, wire=RUNTIME.name),
         FramedEncoder(invocation.form.encoder()),
         limits=gateway.settings.limits,
-        media_type=EVENT_STREAM,
+        media_type=FRAMES,
         headers={**VARIANT, "x-amzn-sagemaker-content-type": "text/event-stream"},
         keepalive=payload_part(KEEPALIVE),
     )

@@ -14,12 +14,14 @@ from fastapi import WebSocket
 from starlette.types import Message
 
 from gateway.catalog import Gateway
-from gateway.errors import Conflict, GatewayError, InternalError, NotFound, Unsupported
+from gateway.errors import Conflict, GatewayError, InternalError, NotFound
 from gateway.patience import Waited, WaitLimit
 from gateway.telemetry import current_request
+from wires.outbox import Outbox, PeerGone
 from wires.websocket.conversation import Configuration, Conversation
 from wires.websocket.frames import error_frame
 from wires.websocket.messages import (
+    AudioCommit,
     Cancel,
     Chat,
     ClientMessage,
@@ -32,9 +34,9 @@ from wires.websocket.messages import (
     audio_format,
     parse,
 )
-from wires.websocket.outbox import Outbox, PeerGone
+from wires.websocket.recording import Recording
 from wires.websocket.turn import Turn
-from wires.websocket.turns import BareSpeech, ChatTurn, FedSpeech, WholeSpeech
+from wires.websocket.turns import BareSpeech, ChatTurn, FedSpeech, VoiceTurn, WholeSpeech
 
 log = logging.getLogger("polywire")
 
@@ -44,7 +46,7 @@ IDLE = 4408
 MESSAGE_BYTES = 16 * 1024 * 1024
 """The server's own bound (uvicorn's default, which BentoML cannot change): a larger message is closed with 1009."""
 
-Job = BareSpeech | ChatTurn | FedSpeech | WholeSpeech
+Job = BareSpeech | ChatTurn | FedSpeech | VoiceTurn | WholeSpeech
 
 
 class Connection:
@@ -58,6 +60,7 @@ class Connection:
         self._outbox = Outbox(socket.send, self._limits.send_stall_seconds)
         self._conversation = Conversation()
         self._bare = Configuration()
+        self._recording = Recording()
         self._turn: Turn | None = None
         self._job: Job | None = None
         scope = current_request.get()
@@ -101,32 +104,30 @@ class Connection:
         """Do what one message says; what is wrong with it is answered and leaves the socket open."""
         turn_id = None
         try:
-            said = parse(self._text(message))
+            text = self._text(message)
+            if text is None:
+                self._recording.add(message["bytes"], self._conversation.configuration.input_rate)
+                return
+            said = parse(text)
             turn_id = None if isinstance(said, str) else getattr(said, "id", None)
             await self._obey(said)
         except GatewayError as error:
             frame = error_frame(error)
             await self._outbox.json(frame if turn_id is None else frame | {"id": turn_id, "seq": 0})
 
-    def _text(self, message: Message) -> str:
+    def _text(self, message: Message) -> str | None:
+        """The message's text; None for audio."""
         text = message.get("text")
         if text is None and self._json_in_binary:
             return bytes(message.get("bytes") or b"").decode("utf-8", "replace")
-        if text is None:
-            raise Unsupported("Binary frames are not understood here; send JSON messages or text.")
-        return str(text)
+        return None if text is None else str(text)
 
     async def _obey(self, said: ClientMessage | str) -> None:
         match said:
             case str():
                 await self._speak_bare(said)
-            case Chat():
-                answer = ChatTurn(self._gateway, self._wire, self._conversation, said)
-                await answer.demand_model()
-                await self._start(answer, said.id, interrupt=said.interrupt)
-            case Speak():
-                speech = WholeSpeech(self._gateway, self._wire, self._conversation.configuration, said)
-                await self._start(speech, said.id, interrupt=said.interrupt)
+            case Chat() | AudioCommit() | Speak():
+                await self._begin(said)
             case SpeakAppend():
                 await self._append(said)
             case SpeakFlush():
@@ -140,12 +141,32 @@ class Connection:
             case Ping():
                 await self._outbox.json({"type": "pong"})
 
+    async def _begin(self, said: Chat | AudioCommit | Speak) -> None:
+        # Before the audio is taken, so that a refused commit can be sent again.
+        self._check_free(said.interrupt)
+        job = self._job_of(said)
+        if isinstance(job, ChatTurn | VoiceTurn):
+            await job.demand_model()
+        if isinstance(job, VoiceTurn):
+            job.take(self._recording)
+        await self._start(job, said.id, interrupt=said.interrupt)
+
+    def _job_of(self, said: Chat | AudioCommit | Speak) -> Job:
+        match said:
+            case Chat():
+                return ChatTurn(self._gateway, self._wire, self._conversation, said)
+            case AudioCommit():
+                return VoiceTurn(self._gateway, self._wire, self._conversation, said)
+            case Speak():
+                return WholeSpeech(self._gateway, self._wire, self._conversation.configuration, said)
+
+    def _check_free(self, interrupt: bool) -> None:
+        if self._running() and not interrupt:
+            raise Conflict("A turn is running; cancel it, or say interrupt: true.", code="turn_active", retryable=True)
+
     async def _start(self, job: Job, turn_id: str | None, *, interrupt: bool = False, bare: bool = False) -> None:
+        self._check_free(interrupt)
         if self._running():
-            if not interrupt:
-                raise Conflict(
-                    "A turn is running; cancel it, or say interrupt: true.", code="turn_active", retryable=True
-                )
             await self._stop_turn()
         turn = Turn(turn_id or uuid4().hex, self._outbox, self._request_id, bare=bare)
         self._turn, self._job = turn, job
@@ -214,6 +235,7 @@ class Connection:
                 "rate": configuration.format.rate,
                 "system": configuration.system,
                 "speak": configuration.speak,
+                "input_rate": configuration.input_rate,
                 "limits": {"prompt_characters": self._limits.prompt_characters, "message_bytes": MESSAGE_BYTES},
             }
         )

@@ -20,12 +20,15 @@ class Configuration:
     format: AudioFormat = AudioFormat()  # noqa: RUF009 - frozen
     system: str | None = None
     speak: bool = False
+    input_rate: int = 24_000
 
     def changed(self, message: Configure) -> Configuration:
         """With what `message` names. Raises InvalidRequest."""
         given = message.model_dump(include={"model", "voice", "system", "speak"}, exclude_unset=True)
         if given.get("speak", False) is None:
             given["speak"] = False
+        if message.input_rate is not None:
+            given["input_rate"] = message.input_rate
         if message.format is not None:
             given["format"] = audio_format(message.format)
         return replace(self, **given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -42,6 +43,7 @@ class Configure(_Message):
     format: Format | None = None
     system: str | None = None
     speak: bool | None = None
+    input_rate: int | None = Field(default=None, ge=8_000, le=48_000)
 
 
 class _Turn(_Message):
@@ -51,14 +53,28 @@ class _Turn(_Message):
     interrupt: bool = False
 
 
-class Chat(_Turn):
-    type: Literal["chat"]
-    text: str | None = None
-    messages: list[MessageBody] | None = None
+class _Answer(_Turn):
     model: str | None = None
     speak: bool | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     temperature: float | None = Field(default=None, ge=0, le=2)
+
+
+class Chat(_Answer):
+    type: Literal["chat"]
+    text: str | None = None
+    messages: list[MessageBody] | None = None
+
+
+class AudioCommit(_Answer):
+    """The binary frames so far are what the user said: answer it."""
+
+    type: Literal["audio.commit"]
+    language: str | None = None
+
+    def chat(self, text: str) -> Chat:
+        """The same turn, asked in writing."""
+        return Chat(type="chat", text=text, **self.model_dump(exclude={"type", "language"}))
 
 
 class Speak(_Turn):
@@ -94,7 +110,7 @@ class Ping(_Message):
     type: Literal["ping"]
 
 
-ClientMessage = Configure | Chat | Speak | SpeakAppend | SpeakFlush | SpeakEnd | Cancel | Ping
+ClientMessage = Configure | Chat | AudioCommit | Speak | SpeakAppend | SpeakFlush | SpeakEnd | Cancel | Ping
 _adapter: TypeAdapter[ClientMessage] = TypeAdapter(Annotated[ClientMessage, Field(discriminator="type")])
 
 
@@ -124,12 +140,21 @@ def _json_object(text: str) -> dict[str, Any] | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
+        value = _decoded(text)
+    except ValueError:
         return None
     except RecursionError:
         raise InvalidRequest("The message is nested too deeply.") from None
     return value if isinstance(value, dict) else None
+
+
+def _decoded(text: str) -> Any:
+    """The JSON in `text`. Raises ValueError."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        # What msgspec alone refuses, half a surrogate pair above all, is a message and not a text to speak.
+        return json.loads(text)
 
 
 def _explained(error: ValidationError, kind: str) -> InvalidRequest:

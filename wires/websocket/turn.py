@@ -9,8 +9,8 @@ from typing import Any
 
 from gateway.errors import GatewayError
 from gateway.events import Finished, FinishReason, StreamEvent, TextDelta
+from wires.outbox import Outbox
 from wires.websocket.frames import Frame, FrameEncoder, error_frame
-from wires.websocket.outbox import Outbox
 
 
 class Turn:
@@ -36,6 +36,10 @@ class Turn:
                 self.text += event.text
             for frame in self._encoder.encode(event):
                 await self._put(frame)
+
+    async def transcript(self, text: str) -> None:
+        """Say what was understood of the user's speech, before it is answered."""
+        await self._put({"type": "transcript", "text": text})
 
     async def fail(self, error: GatewayError) -> None:
         """End the turn by an error, unless it has ended."""

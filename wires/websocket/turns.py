@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 
 from gateway.catalog import Gateway
-from gateway.errors import ContextLengthExceeded, RateLimited
+from gateway.completion import collect
+from gateway.errors import ContextLengthExceeded, InvalidRequest, RateLimited
 from gateway.events import StreamEvent
-from gateway.request import SpeechRequest
+from gateway.request import SpeechRequest, TranscriptionRequest
 from gateway.speech import HeardText, SpeechFeed
 from wires.websocket.conversation import Configuration, Conversation
-from wires.websocket.messages import Chat, Format, Speak, SpeakAppend, audio_format
+from wires.websocket.messages import AudioCommit, Chat, Format, Speak, SpeakAppend, audio_format
+from wires.websocket.recording import Recording
 from wires.websocket.turn import Turn
 
 MOST_WAITING_TEXTS = 32
@@ -66,6 +68,34 @@ class ChatTurn:
         if self._speech is None:
             return self._gateway.chat(self._request, wire=self._wire)
         return self._gateway.spoken_chat(self._request, self._speech, wire=self._wire, heard=self._heard)
+
+
+class VoiceTurn:
+    """An answer to what the client said aloud, at the configured `input_rate`."""
+
+    def __init__(self, gateway: Gateway, wire: str, conversation: Conversation, said: AudioCommit) -> None:
+        self._gateway, self._wire = gateway, wire
+        self._conversation, self._said = conversation, said
+        self._pcm = b""
+        gateway.find(None, "transcription")
+
+    async def demand_model(self) -> None:
+        """Raises NotFound when there is no such model."""
+        await self._gateway.resolve(self._said.model or self._conversation.configuration.model)
+
+    def take(self, recording: Recording) -> None:
+        """What was recorded is what the user says. Raises InvalidRequest when that is nothing."""
+        self._pcm = recording.take()
+
+    async def run(self, turn: Turn) -> None:
+        rate = self._conversation.configuration.input_rate
+        request = TranscriptionRequest("", self._pcm, rate, language=self._said.language)
+        async with self._gateway.transcribe(request, wire=self._wire) as events:
+            text = (await collect(events)).text.strip()
+        await turn.transcript(text)
+        if not text:
+            raise InvalidRequest("No words were heard in the audio.", code="no_speech")
+        await ChatTurn(self._gateway, self._wire, self._conversation, self._said.chat(text)).run(turn)
 
 
 class WholeSpeech:

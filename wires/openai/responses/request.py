@@ -9,8 +9,8 @@ from pydantic import Field
 
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.request import ChatRequest, Role, Sampling, Tool, text_message
-from wires.openai.bodies import StreamedBody, StrictBody
-from wires.openai.chat_request import check_choice
+from wires.bodies import StreamedBody, StrictBody
+from wires.chat_body import check_choice
 from wires.openai.responses.items import Item, parse_items, text_item
 
 PASSED_ON = (

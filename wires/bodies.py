@@ -1,4 +1,4 @@
-"""What the request bodies of this wire have in common."""
+"""What request bodies in OpenAI's manner have in common."""
 
 from __future__ import annotations
 

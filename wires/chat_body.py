@@ -1,4 +1,4 @@
-"""The body of `POST /v1/chat/completions`, and how it becomes a `ChatRequest`.
+"""The body of OpenAI's chat completions, which other wires take as well, and how it becomes a `ChatRequest`.
 
 Every field that an official SDK can send is accepted: honoured, passed on to the provider, or refused by name.
 """
@@ -11,8 +11,8 @@ from pydantic import Field
 
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.request import ChatRequest, Sampling, Tool
+from wires.bodies import SampledBody, StrictBody
 from wires.chat_messages import MessageBody, parse_messages
-from wires.openai.bodies import SampledBody, StrictBody
 
 PASSED_ON = (
     "logit_bias",

@@ -1,4 +1,4 @@
-"""The sending side of one `/ws` socket: frames in order, one at a time, let go when the reader takes nothing."""
+"""The sending side of one WebSocket: frames in order, one at a time, let go when the reader takes nothing."""
 
 from __future__ import annotations
 
