@@ -13,12 +13,13 @@ PIP_AUDIT := 2.10.1
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 TAG ?= polywire:latest
+SECONDS ?= 1800
 
 export BENTOML_DO_NOT_TRACK := 1
 
-.PHONY: help serve test check faults lock licences sbom audit bench bento backend image clean
+.PHONY: help serve test check faults lock licences sbom audit bench soak bento backend image clean
 help:
-	@echo "make serve | test | check | bench | bento | image    (see README.md)"
+	@echo "make serve | test | check | bench | soak | bento | image    (see README.md)"
 
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -77,6 +78,10 @@ audit: $(TOOLS)/.done
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+# Half an hour of steady load; exits 1 when memory, descriptors or first-token times grow.
+soak: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.soak $(SECONDS)
 
 bento: $(VENV)/.serve
 	$(BIN)/bentoml build

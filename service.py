@@ -14,6 +14,7 @@ from adapters import build
 from gateway.catalog import Gateway
 from gateway.config import Settings
 from gateway.request import Sampling
+from gateway.stopping import Stage
 from gateway.telemetry import configure_logging
 from stores import open_store
 from wires import create_app, generate, wire_of
@@ -21,6 +22,7 @@ from wires.auth import AuthMiddleware
 from wires.connections import bound_connections
 from wires.generate import ChatMessage
 from wires.grpc_port import check_grpc_port
+from wires.interrupts import pass_on_second_interrupt
 from wires.limits import LimitMiddleware
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
 
@@ -40,6 +42,8 @@ app = create_app(gateway, store)
     # A span per ASGI message costs five times the rest of a token's way, and Polywire logs for itself.
     tracing={"excluded_urls": [".*"]},
     logging={"access": {"enabled": False}},
+    # Its labels hold raw paths; `/metrics` is ours (gateway/exposition.py).
+    metrics={"enabled": False},
 )
 @bentoml.asgi_app(app)
 class Polywire:
@@ -52,6 +56,15 @@ class Polywire:
             check_grpc_port(settings)
         except OSError as error:
             raise SystemExit(str(error)) from None
+
+    @bentoml.on_deployment  # type: ignore[untyped-decorator]  # BentoML ships no type for it
+    def listen_for_interrupts() -> None:
+        """Have a second Ctrl-C end the workers at once."""
+        pass_on_second_interrupt()
+
+    def __is_ready__(self) -> bool:
+        """Drives `/readyz`: not ready from the moment that this worker is told to stop."""
+        return gateway.stopping.stage is Stage.SERVING
 
     @bentoml.api  # type: ignore[untyped-decorator]  # BentoML ships no type for it
     async def generate(
@@ -79,7 +92,7 @@ class Polywire:
 
 
 service: Any = Polywire  # the decorator makes a bentoml.Service of the class
-service.add_asgi_middleware(RequestMiddleware, wire_of=wire_of)
+service.add_asgi_middleware(RequestMiddleware, wire_of=wire_of, stopping=gateway.stopping)
 if settings.origins:
     # Pages of these origins may read every answer, refusals too; a key is sent by hand, so no cookies are.
     service.add_asgi_middleware(
@@ -91,4 +104,4 @@ if settings.origins:
     )
 service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
 service.add_asgi_middleware(LimitMiddleware, wire_of=wire_of, allowance=gateway.allowance, limits=settings.limits)
-service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, limits=settings.limits)
+service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, limits=settings.limits, stopping=gateway.stopping)

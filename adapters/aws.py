@@ -13,6 +13,7 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, ReadOnlyCredentials, RefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError, NoRegionError, ProfileNotFound
+from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 from botocore.utils import get_token_from_environment
 from yarl import URL
@@ -165,6 +167,7 @@ def _find_account(row: ProviderRow, service: Service) -> Account:
         session = Session(profile=row.profile)
         if row.region:
             session.set_config_variable("region", row.region)
+        session.register_component("data_loader", _data_loader(session.get_config_variable("data_path")))
         client = session.create_client(service, endpoint_url=row.endpoint_url)
         meta = client.meta
         client.close()
@@ -187,6 +190,12 @@ def _find_account(row: ProviderRow, service: Service) -> Account:
         )
     endpoint = meta.endpoint_url.rstrip("/")
     return Account(endpoint, meta.region_name, signing_name, Path(ca_file) if ca_file else None, identity)
+
+
+@lru_cache
+def _data_loader(data_path: str | None) -> Loader:
+    """AWS's own tables, a megabyte of JSON that every session would parse anew."""
+    return create_loader(data_path)
 
 
 def _bearer(row: ProviderRow, signing_name: str) -> str | None:

@@ -24,6 +24,7 @@ from yarl import URL
 from adapters.http_errors import decode_json, error_for_response, error_for_status, retry_after, transport_errors
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, UpstreamError
+from gateway.tracing import trace_headers
 
 __all__ = [
     "HttpUpstream",
@@ -88,9 +89,10 @@ class HttpUpstream:
         Raises a GatewayError for anything but a 2xx answer, unless `accept_errors`.
         """
         url = path if isinstance(path, URL) or "://" in path else self.base_url + path
+        head = {**self._headers, **trace_headers(), **(headers or {})}
         data = io.BytesIO(body) if body is not None and len(body) >= LARGE_REQUEST else body
         with transport_errors(self.row):
-            async with await self._request(method, url, data, {**self._headers, **(headers or {})}) as response:
+            async with await self._request(method, url, data, head) as response:
                 if not accept_errors and not 200 <= response.status < 300:
                     raise self._explain(self.row, response, await error_body(response))
                 yield response

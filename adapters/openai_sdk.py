@@ -24,6 +24,7 @@ from adapters.http import CONNECT_SECONDS, bearer, proxy_for
 from adapters.http_errors import error_for_status, message_and_code, retry_after
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, Truncated, UpstreamError, UpstreamTimeout, UpstreamUnavailable
+from gateway.tracing import trace_headers
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 WITHOUT_KEY = "none"
@@ -45,11 +46,16 @@ def client(row: ProviderRow) -> AsyncOpenAI:
             verify=context,
             limits=httpx2.Limits(max_connections=row.connections),
             follow_redirects=False,
+            event_hooks={"request": [_add_trace]},
             # Left to itself, the package would ask a proxy for this machine as well.
             trust_env=False,
             proxy=proxy_for(base_url),
         ),
     )
+
+
+async def _add_trace(request: httpx2.Request) -> None:
+    request.headers.update(trace_headers())
 
 
 @contextmanager

@@ -16,6 +16,12 @@ class Row:
     most: float
 
 
+def columns(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table of any columns."""
+    lines = [f"### {title}", "", *(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))]
+    return "\n".join(lines)
+
+
 def table(title: str, rows: Sequence[Row]) -> str:
     """A Markdown table."""
     lines = [f"### {title}", "", "| what | median ms | least | most |", "| --- | --- | --- | --- |"]

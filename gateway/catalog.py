@@ -30,6 +30,7 @@ from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
 from gateway.slots import Slots
 from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
 from gateway.speech_events import finished, metered
+from gateway.stopping import Stopping
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
 
@@ -70,6 +71,7 @@ class Gateway:
         self._providers = Providers(settings, build)
         self.allowance = Allowance(settings, store)
         self._slots = Slots(settings.limits.streams, settings.limits.streams_per_key)
+        self.stopping = Stopping()
 
     @property
     def activity(self) -> tuple[bool, float]:
@@ -150,6 +152,7 @@ class Gateway:
         """The answer of a registered model's remote service as it is, not streamed. Raises GatewayError."""
         provider = cast(ConnectorProvider, await self._providers.get(CONNECTORS, "chat"))
         limit = connector.patience() or self.settings.limits.first_event_seconds
+        self.stopping.demand()
         meter = Meter(wire, model, CONNECTOR)
         try:
             with self._slots.take(who_asks().owner):
@@ -226,7 +229,8 @@ class Gateway:
         return cast(SpeechProvider, await self._providers.get(target.provider, "speech"))
 
     def demand_room(self) -> None:
-        """Raises RateLimited when every stream is in use."""
+        """Raises GatewayError when no stream can begin: every one is in use, or this worker is being stopped."""
+        self.stopping.demand()
         self._slots.demand(who_asks().owner)
 
     async def warm(self) -> None:
@@ -261,17 +265,19 @@ class Gateway:
         tokens: int = 0,
     ) -> AsyncIterator[EventStream[Any]]:
         patience = patience or self._patience(target.provider)
-        with self._slots.take(owner := who_asks().owner):
+        self.stopping.demand()
+        with self._slots.take(owner := who_asks().owner), self.stopping.work():
             async with self.allowance.stream(owner, tokens) as bill:
                 meter = bill.meter = Meter(wire, target.model.id, target.provider.name)
-                async with open_stream(source, model=target.model.id, meter=meter, patience=patience) as events:
+                async with open_stream(
+                    source, model=target.model.id, meter=meter, patience=patience, stopping=self.stopping
+                ) as events:
                     yield events
 
     def _patience(self, row: ProviderRow) -> Patience:
         limits = self.settings.limits
-        return Patience(
-            row.first_event_seconds or limits.first_event_seconds, row.idle_seconds or limits.idle_seconds, row.retries
-        )
+        first = row.first_event_seconds or limits.first_event_seconds
+        return Patience(first, row.idle_seconds or limits.idle_seconds, row.retries)
 
     def _open_row(self, model_id: str, kind: Kind) -> ModelRow | None:
         """`provider/upstream` for a provider row that says `open: true`."""

@@ -25,6 +25,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from gateway.config_errors import ConfigError, explain
 from gateway.connector_settings import ConnectorSettings, RegularExpression
+from gateway.limits import Limits as Limits  # part of these settings
 
 Kind = Literal["chat", "speech", "transcription"]
 Dialect = Literal["openai", "tgi", "lmi"]
@@ -103,36 +104,6 @@ class ModelRow(_Strict):
         return self.model_dump(include={"dialect", "voice", "served_model"}, exclude_none=True)
 
 
-class Limits(_Strict):
-    """Bounds of one worker. Seconds are wall time; `streams` counts streams at work on all wires.
-
-    `all_...`, `streams` and `sockets` hold for all keys together, the other counts for each. None: no bound.
-    """
-
-    request_bytes: int = Field(default=20 * 1024 * 1024, gt=0)
-    prompt_characters: int = Field(default=400_000, gt=0)
-    streams: int = Field(default=1000, gt=0)
-    first_event_seconds: float = Field(default=60, gt=0)
-    idle_seconds: float = Field(default=60, gt=0)
-    keepalive_seconds: float = Field(default=10, gt=0)
-    send_stall_seconds: float = Field(default=60, gt=0)
-    prediction_ttl_seconds: float = Field(default=3600, gt=0)
-    drain_seconds: float = Field(default=10, ge=0)
-    socket_idle_seconds: float = Field(default=600, gt=0)
-    header_bytes: int = Field(default=64 * 1024, ge=1024)
-    header_seconds: float = Field(default=20, gt=0)
-    body_stall_seconds: float = Field(default=30, gt=0)
-    connections: int = Field(default=10_000, gt=0)
-    sockets: int = Field(default=10_000, gt=0)
-    sockets_per_key: int | None = Field(default=None, gt=0)
-    streams_per_key: int | None = Field(default=None, gt=0)
-    requests_per_minute: int | None = Field(default=None, gt=0)
-    all_requests_per_minute: int | None = Field(default=None, gt=0)
-    tokens_per_minute: int | None = Field(default=None, gt=0)
-    all_tokens_per_minute: int | None = Field(default=None, gt=0)
-    handshakes_per_minute: int | None = Field(default=None, gt=0)
-
-
 class LocalSettings(_Strict):
     """The embedded models. `gguf` None is the shipped chat model; `threads` 0 chooses by the number of cores."""
 
@@ -197,9 +168,11 @@ class Settings(BaseSettings):
     )
     origins: tuple[str, ...] = ()
     workers: int = Field(default=1, ge=1)
+    replicas: int = Field(default=1, ge=1)
+    """How many services share the work. More than one need a store that all of them reach."""
     grpc_port: int = Field(default=9400, ge=0, le=65535, validation_alias=_named("POLYWIRE_GRPC_PORT"))
     grpc_host: str = Field(default="0.0.0.0", validation_alias=_named("POLYWIRE_GRPC_HOST"))  # noqa: S104 - keys guard it
-    store: str = Field(default="sqlite:///polywire.db", validation_alias=_named("POLYWIRE_STORE"))
+    store: str = Field(default="sqlite:///polywire.db", validation_alias=_named("POLYWIRE_STORE"), repr=False)
     store_key: SecretStr | None = Field(default=None, validation_alias=_named("POLYWIRE_STORE_KEY"))
     auth: Literal["keys", "none"] = Field(default="keys", validation_alias=_named("POLYWIRE_AUTH"))
     api_keys: Annotated[tuple[SecretStr, ...], NoDecode] = Field(
@@ -226,6 +199,15 @@ class Settings(BaseSettings):
                 raise ValueError(
                     f"model {row.id!r} names provider {row.provider!r}; the providers are {', '.join(names)}"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _replicas_share_a_store(self) -> Self:
+        if self.replicas > 1 and self.store.startswith("sqlite:"):
+            raise ValueError(
+                f"{self.replicas} replicas need a store that all of them reach, and an SQLite file is one machine's: "
+                "set POLYWIRE_STORE (store:) to a Redis, such as 'redis://redis:6379/0'"
+            )
         return self
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable
 from typing import TypeVar
 
@@ -33,13 +34,11 @@ class WaitLimit:
 
     async def within(self, seconds: float | None, awaitable: Awaitable[Result]) -> Result:
         """The awaitable's result. Raises Waited after `seconds` (None: never), when the awaitable was cancelled."""
-        if seconds is None:
-            return await awaitable
-        deadline = self._loop.time() + seconds
+        deadline = math.inf if seconds is None else self._loop.time() + seconds
         self._deadline, self._task, self._rings = deadline, asyncio.current_task(), 0
-        self._again = seconds
+        self._again = RING_AGAIN_SECONDS if seconds is None else seconds
         self._cancelled_before = self._task.cancelling() if self._task else 0
-        if self._timer is None or self._timer.when() > deadline:
+        if seconds is not None and (self._timer is None or self._timer.when() > deadline):
             self._arm(deadline)
         try:
             return await awaitable
@@ -51,6 +50,13 @@ class WaitLimit:
         finally:
             self._deadline = None
             self._take_back()
+
+    def ring(self) -> None:
+        """End the wait that goes on now, if one does, as if its time were over."""
+        if self._deadline is not None:
+            self._deadline = self._loop.time()
+            self.stop()
+            self._ring()
 
     def stop(self) -> None:
         """Drop the timer; the object can be used again."""
@@ -76,7 +82,8 @@ class WaitLimit:
         if self._deadline is None or self._task is None:
             return
         if self._loop.time() < self._deadline - 0.001:
-            self._arm(self._deadline)
+            if self._deadline < math.inf:
+                self._arm(self._deadline)
             return
         self._rings += 1
         self._task.cancel()

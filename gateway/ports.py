@@ -139,10 +139,19 @@ class Store(Protocol):
         """The newest documents first, older than the document `before` if given; every owner's when `owner` is None."""
         ...
 
-    async def append(self, log: str, entries: Sequence[bytes], *, last: bool = False, ttl: float | None = None) -> int:
+    async def append(
+        self,
+        log: str,
+        entries: Sequence[bytes],
+        *,
+        after: int | None = None,
+        last: bool = False,
+        ttl: float | None = None,
+    ) -> int:
         """Add at least one entry; gives the last one's position. `last` closes the log; a closed one raises Conflict.
 
-        `ttl` sets when the whole log is forgotten; None keeps it as it was, at first for ever.
+        `after` is the position at which the log must end now; if it does not, as after a loss, Conflict is raised and
+        nothing is added. `ttl` sets when the whole log is forgotten; None keeps it as it was, at first for ever.
         """
         ...
 
@@ -154,6 +163,14 @@ class Store(Protocol):
         """Every entry after position `after`, then more as they come, until the log is closed. No gap, no double.
 
         A log that has not begun is waited for; one that expires while it is read raises NotFound.
+        """
+        ...
+
+    async def take(self, key: str, amount: float, *, capacity: float, per_seconds: float) -> float:
+        """Take `amount` out of the bucket `key`, which holds `capacity` and fills itself from empty in `per_seconds`.
+
+        0 when it was taken; else nothing was, and this is in how many seconds there will be enough. All workers and
+        replicas share the bucket. An amount above the capacity is never there.
         """
         ...
 

@@ -11,29 +11,28 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 from gateway.config import Kind, Limits
 from gateway.errors import Conflict, GatewayError, InternalError, NotFound, RateLimited
 from gateway.events import Failed, Finished, Started, StreamEvent
-from gateway.ports import Document, Store
+from gateway.leases import DIED, Leases
+from gateway.ports import Store
 from gateway.prediction import ID_LENGTH, Prediction, dump, load, random_id
-from gateway.recording import Recorder, recorded, replay
-from gateway.run import CANCELLED, Run, Stream
+from gateway.recording import MOVED, Recorder, encode_event, recorded, replay
+from gateway.run import CANCELLED, LONGEST_RUN, Run, Stream
 from gateway.tasks import Tasks
 
 log = logging.getLogger("polywire")
 
-PREDICTION, RUN, WORKER = "prediction", "run", "worker"
-LEASE_SECONDS = 5.0
-BEAT_SECONDS = 1.0
-SWEEP_SECONDS = 1.5
-"""A dead worker's predictions end at the latest after the lease and one sweep."""
+PREDICTION, RUN = "prediction", "run"
+RETRY_SECONDS = 0.5
 CANCEL_SECONDS = 3.0
 """How long a cancel waits for the run to stop; a run that cannot is ended without it."""
 STOP_SECONDS = 2.0
-SWEPT_AT_ONCE = 500
+SETTLE_SECONDS = 120.0
+"""How long the end of a run is offered to a store that does not answer; then it is left to a sweep."""
 
 Observer = Callable[[Prediction], Coroutine[Any, Any, None]]
 
@@ -44,11 +43,11 @@ class Predictions:
     def __init__(self, store: Store, limits: Limits) -> None:
         self._store = store
         self._limits = limits
-        self._worker = random_id()
         self._runs: dict[str, Run] = {}
         self._tasks, self._observing = Tasks(), Tasks()
+        self._leases = Leases(store, RUN, abandoned=self._bury, lost=self._stop_lost)
+        self._obeying = asyncio.Event()
         self._refusal: GatewayError | None = None
-        self._leased_until = 0.0
         self.observers: list[Observer] = []
         """Each is called with every prediction that begins here, and with those that another worker left behind."""
 
@@ -56,29 +55,24 @@ class Predictions:
     async def serving(self) -> AsyncIterator[None]:
         """Run predictions until the block ends; then every run has its end and no task is left.
 
-        Without a store that can be used there are no predictions, and everything else is served.
+        While the store cannot be used predictions are refused, and everything else is served.
         """
-        async with AsyncExitStack() as stack:
-            try:
-                asked = await stack.enter_async_context(self._store.signals(f"{WORKER}:{self._worker}"))
-                await self._sweep()
-            except GatewayError as error:
-                log.error("there are no predictions: %s", error.message)
-                self._refusal = error
-                yield
-                return
-            self._tasks.start(self._obey(asked))
-            self._tasks.start(self._repeat(BEAT_SECONDS, self._beat))
-            self._tasks.start(self._repeat(SWEEP_SECONDS, self._sweep))
-            try:
-                yield
-            finally:
-                await self.drain()
-                await self._observing.wait(STOP_SECONDS)
-                await self._observing.aclose()
-                await self._tasks.aclose()
-                with suppress(GatewayError):
-                    await self._store.delete(WORKER, self._worker)
+        self._tasks.start(self._obey())
+        try:
+            await self._leases.sweep()
+        except GatewayError as error:
+            log.error("there are no predictions now: %s", error.message)
+        self._leases.start(self._tasks)
+        await self._obeying.wait()
+        try:
+            yield
+        finally:
+            await self.drain()
+            await self._observing.wait(STOP_SECONDS)
+            await self._observing.aclose()
+            await self._tasks.aclose()
+            with suppress(GatewayError):
+                await self._leases.aclose()
 
     def drain_soon(self) -> None:
         """Begin to drain while others still read."""
@@ -120,7 +114,7 @@ class Predictions:
             id=random_id(),
             secret=random_id(),
             owner=owner,
-            worker=self._worker,
+            worker=self._leases.worker,
             model=model,
             kind=kind,
             created_at=time.time(),
@@ -128,7 +122,7 @@ class Predictions:
             notes=notes,
             deadline=deadline,
         )
-        run = Run(prediction, stream, Recorder(self._store, _log_of(prediction.id)))
+        run = Run(prediction, stream, Recorder(self._store, _log_of(prediction.id), after=1))
         self._runs[prediction.id] = run
         # A caller that leaves now still leaves a whole prediction behind.
         await asyncio.shield(self._tasks.start(self._publish(run)))
@@ -159,7 +153,7 @@ class Predictions:
             if (run := self._runs.get(id)) is not None:
                 run.stop()
             else:
-                await self._store.signal(f"{WORKER}:{prediction.worker}", id.encode())
+                await self._store.signal(_channel_of(prediction.worker), id.encode())
             if not await self.ended(id, CANCEL_SECONDS):
                 await self._settle(id, CANCELLED)
         return await self.get(id, owner)
@@ -181,13 +175,8 @@ class Predictions:
     async def follow(self, prediction: Prediction) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """The prediction's whole stream from its first event to its terminal one, however late one comes."""
 
-        async def events() -> AsyncIterator[StreamEvent]:
-            yield Started(prediction.id, prediction.model, int(prediction.created_at))
-            async for event in recording:
-                yield event
-
         async with aclosing(replay(self._store, _log_of(prediction.id))) as recording:
-            yield events()
+            yield recording
 
     async def recorded(self, prediction: Prediction) -> Sequence[StreamEvent]:
         """What its stream has brought so far."""
@@ -195,14 +184,18 @@ class Predictions:
 
     async def _publish(self, run: Run) -> None:
         prediction = run.prediction
+        started = Started(prediction.id, prediction.model, int(prediction.created_at))
+        # A recording always has a first event, so that a reader can tell a lost one from one that has not begun.
+        ttl = LONGEST_RUN + self._limits.prediction_ttl_seconds
         try:
             await asyncio.gather(
-                self._lease(),
-                self._store.put(RUN, prediction.id, self._worker.encode(), owner=""),
+                self._leases.hold(prediction.id),
+                self._store.append(_log_of(prediction.id), [encode_event(started)], after=0, ttl=ttl),
                 self._store.put(PREDICTION, prediction.id, dump(prediction.started()), owner=prediction.owner),
             )
         except GatewayError:
             del self._runs[prediction.id]
+            self._leases.drop(prediction.id)
             raise
         self._tasks.start(self._run(run))
         self._observe(prediction)
@@ -211,22 +204,46 @@ class Predictions:
         id = run.prediction.id
         try:
             terminal = await run.play()
-            with suppress(Conflict):
+            try:
                 await run.recorder.flush()
-            await self._settle(id, terminal)
+            except GatewayError as error:
+                terminal = Failed(error)
+            await self._settle_soon(id, terminal, run.recorder)
         finally:
             del self._runs[id]
+            self._leases.drop(id)
             run.done.set()
 
-    async def _settle(self, id: str, terminal: Finished | Failed) -> Prediction | None:
+    async def _settle_soon(self, id: str, terminal: Finished | Failed, recorder: Recorder) -> None:
+        """Settle as soon as the store answers. Raises GatewayError when it stays away."""
+        give_up = time.monotonic() + SETTLE_SECONDS
+        while True:
+            try:
+                await self._settle(id, terminal, recorder)
+            except GatewayError as error:
+                if not error.retryable or time.monotonic() > give_up:
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                return
+
+    async def _settle(
+        self, id: str, terminal: Finished | Failed, recorder: Recorder | None = None
+    ) -> Prediction | None:
         """Store the end of a prediction; one that has ended already keeps its own. None if this changed nothing."""
         ended = await self._transition(id, terminal)
         if ended is None:
             document = await self._store.get(PREDICTION, id)
             terminal = load(document.value).terminal if document is not None else terminal
-        with suppress(Conflict):
-            await Recorder(self._store, _log_of(id)).close(terminal, ttl=self._limits.prediction_ttl_seconds)
-        await self._store.delete(RUN, id)
+        ttl = self._limits.prediction_ttl_seconds
+        try:
+            await (recorder or Recorder(self._store, _log_of(id))).close(terminal, ttl=ttl)
+        except Conflict as error:
+            if error.code == MOVED:
+                with suppress(Conflict):
+                    failed = terminal if isinstance(terminal, Failed) else Failed(error)
+                    await Recorder(self._store, _log_of(id)).close(failed, ttl=ttl)
+        await self._leases.release(id)
         return ended
 
     async def _transition(self, id: str, terminal: Finished | Failed) -> Prediction | None:
@@ -244,49 +261,34 @@ class Predictions:
         for observer in self.observers:
             self._observing.start(observer(prediction))
 
-    async def _obey(self, asked: AsyncIterator[bytes]) -> None:
+    async def _obey(self) -> None:
         """Stop the runs that other workers' clients cancel."""
-        async for id in asked:
-            if (run := self._runs.get(id.decode())) is not None:
-                run.stop()
-
-    async def _beat(self) -> None:
-        if self._runs:
-            self._leased_until = time.monotonic() + LEASE_SECONDS / 2
-            await self._store.put(WORKER, self._worker, b"", owner="", ttl=LEASE_SECONDS)
-
-    async def _lease(self) -> None:
-        """Make sure that the others see this worker alive."""
-        if time.monotonic() > self._leased_until:
-            await self._beat()
-
-    async def _sweep(self) -> None:
-        """End what dead workers left behind."""
-        documents: tuple[Document, ...] = ()
-        oldest: str | None = None
-        while page := await self._store.list(RUN, owner=None, limit=SWEPT_AT_ONCE, before=oldest):
-            documents, oldest = (*documents, *page), page[-1].key
-        for document in documents:
-            if await self._abandoned(document):
-                error = InternalError("The worker that ran this prediction died; create it again.", code="worker_died")
-                if (ended := await self._settle(document.key, Failed(error))) is not None:
-                    self._observe(ended)
-
-    async def _abandoned(self, document: Document) -> bool:
-        worker = document.value.decode()
-        if worker == self._worker:
-            return document.key not in self._runs
-        return await self._store.get(WORKER, worker) is None
-
-    async def _repeat(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do `work` every so often; a store that does not answer is tried again."""
         while True:
-            await asyncio.sleep(seconds)
             try:
-                await work()
-            except GatewayError as error:
-                log.error("predictions: %s", error.message)
+                async with self._store.signals(_channel_of(self._leases.worker)) as asked:
+                    self._obeying.set()
+                    async for id in asked:
+                        if (run := self._runs.get(id.decode())) is not None:
+                            run.stop()
+            except GatewayError:
+                self._obeying.set()
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _bury(self, id: str) -> None:
+        """End a run whose worker is gone."""
+        error = InternalError("The worker that ran this prediction died or lost the store; create it again.", code=DIED)
+        if (ended := await self._settle(id, Failed(error))) is not None:
+            self._observe(ended)
+
+    def _stop_lost(self, id: str) -> None:
+        """Another worker has ended this run, or the store has forgotten it."""
+        if (run := self._runs.get(id)) is not None:
+            run.stop(Failed(InternalError("The store has lost this prediction; create it again.", code="store_lost")))
 
 
 def _log_of(id: str) -> str:
     return f"{PREDICTION}:{id}"
+
+
+def _channel_of(worker: str) -> str:
+    return f"worker:{worker}"

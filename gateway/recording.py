@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import asdict
 
-from gateway.errors import GatewayError, PayloadTooLarge
+from gateway.errors import Conflict, GatewayError, PayloadTooLarge
 from gateway.events import (
     AudioDelta,
     AudioFormat,
@@ -32,6 +32,8 @@ from gateway.events import (
 from gateway.ports import Store
 
 BATCH_SECONDS = 0.004
+MOVED = "log_moved"
+"""The code of the Conflict that a store raises for a log which ends elsewhere than its writer thinks."""
 MOST_PENDING_BYTES = 256 * 1024
 """What may wait for the store; then the provider is not read any further."""
 MOST_BYTES = 64 * 1024 * 1024
@@ -39,11 +41,16 @@ MOST_BYTES = 64 * 1024 * 1024
 
 
 class Recorder:
-    """Writes one stream's deltas into the log `name`; the terminal event is written by `Recorder.close`."""
+    """Writes one stream's deltas into the log `name`; the terminal event is written by `Recorder.close`.
 
-    def __init__(self, store: Store, name: str) -> None:
+    `after` is where the log ends now, None where that does not matter. Each write goes on where the last one ended, so
+    that a store which has lost a part is noticed and no reader gets a text with a hole.
+    """
+
+    def __init__(self, store: Store, name: str, after: int | None = None) -> None:
         self._store = store
         self._name = name
+        self._position = after
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._bytes = 0
@@ -64,14 +71,18 @@ class Recorder:
             await self._written()
 
     async def flush(self) -> None:
-        """Wait until everything is stored. Raises what a write raised."""
+        """Wait until everything is stored, and is still there. Raises what a write raised, and Conflict."""
         await self._written()
         if self._pending:
             await self._store_pending()
+        elif self._position is not None:
+            page = await self._store.read(self._name, after=self._position, limit=1)
+            if page.last != self._position:
+                raise Conflict("The store has lost a part of this recording.", code=MOVED)
 
     async def close(self, terminal: Finished | Failed, *, ttl: float) -> None:
         """Write the last event; the log is forgotten `ttl` seconds later."""
-        await self._store.append(self._name, [encode_event(terminal)], last=True, ttl=ttl)
+        await self._store.append(self._name, [encode_event(terminal)], after=self._position, last=True, ttl=ttl)
 
     async def _written(self) -> None:
         writing, self._writing = self._writing, None
@@ -85,7 +96,7 @@ class Recorder:
 
     async def _store_pending(self) -> None:
         batch, self._pending, self._pending_bytes = self._pending, [], 0
-        await self._store.append(self._name, batch)
+        self._position = await self._store.append(self._name, batch, after=self._position)
 
 
 async def replay(store: Store, name: str) -> AsyncGenerator[StreamEvent, None]:

@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.config import Settings
-from gateway.errors import Conflict, GatewayError, NotFound, UpstreamTimeout
+from gateway.errors import Conflict, GatewayError, InternalError, NotFound, UpstreamTimeout
 from gateway.events import Failed, Finished, FinishReason, Started, StreamEvent
+from gateway.leases import DIED, Leases
 from gateway.patience import Waited, WaitLimit
 from gateway.ports import Store
 from gateway.recording import Recorder, decode_event, encode_event, replay
 from gateway.streams import EventStream
 from gateway.tasks import Tasks
 
-RESPONSE = "response"
+RESPONSE, WRITING = "response", "writing"
 PAGE = 500
 STOPPED = Finished(FinishReason.CANCELLED)
 
@@ -42,7 +43,12 @@ class Responses:
         self._store = store
         self._ttl = settings.limits.prediction_ttl_seconds
         self._silence = _longest_silence(settings)
-        self._tasks = Tasks()
+        self._tasks, self._watching = Tasks(), Tasks()
+        self._leases = Leases(store, WRITING, abandoned=self._bury, lost=lambda id: None)
+
+    def start(self) -> None:
+        """From now on, end what dead workers were writing."""
+        self._leases.start(self._watching)
 
     @asynccontextmanager
     async def keep(
@@ -58,7 +64,7 @@ class Responses:
             async with stream as events:
                 started = events.started
                 await self._begin(started, owner, content)
-                tape = _Tape(self._store, _log_of(started.id), self._ttl, self._tasks)
+                tape = _Tape(self._store, started.id, self._ttl, self._tasks, self._leases)
                 async with aclosing(tape.record(events)) as kept:
                     yield kept
         finally:
@@ -99,10 +105,14 @@ class Responses:
         """Wait until every end is written."""
         await self._tasks.wait(1.0)
         await self._tasks.aclose()
+        await self._watching.aclose()
+        with suppress(GatewayError):
+            await self._leases.aclose()
 
     async def _begin(self, started: Started, owner: str, content: Mapping[str, Any]) -> None:
         try:
             await asyncio.gather(
+                self._leases.hold(started.id),
                 self._store.put(RESPONSE, started.id, json.dumps(content).encode(), owner=owner, ttl=self._ttl),
                 self._store.append(_log_of(started.id), [encode_event(started)], ttl=2 * self._ttl),
             )
@@ -110,6 +120,13 @@ class Responses:
             # The provider has begun: asking again would be paid for again.
             error.retryable = False
             raise
+
+    async def _bury(self, id: str) -> None:
+        """End a response whose worker is gone."""
+        error = InternalError("The worker that gave this response died or lost the store; ask again.", code=DIED)
+        with suppress(Conflict):
+            await Recorder(self._store, _log_of(id)).close(Failed(error), ttl=self._ttl)
+        await self._leases.release(id)
 
     async def _bounded(self, recording: AsyncGenerator[StreamEvent, None]) -> AsyncGenerator[StreamEvent, None]:
         """The recording; one that is silent for longer than any stream may be has lost its writer."""
@@ -128,10 +145,12 @@ class Responses:
 class _Tape:
     """One response on its way into its log."""
 
-    def __init__(self, store: Store, log: str, ttl: float, tasks: Tasks) -> None:
-        self._recorder = Recorder(store, log)
+    def __init__(self, store: Store, id: str, ttl: float, tasks: Tasks, leases: Leases) -> None:
+        self._recorder = Recorder(store, _log_of(id), after=1)
+        self._id = id
         self._ttl = ttl
         self._tasks = tasks
+        self._leases = leases
         self._ended = False
 
     async def record(self, events: AsyncIterator[StreamEvent]) -> AsyncGenerator[StreamEvent, None]:
@@ -164,9 +183,13 @@ class _Tape:
             raise
 
     async def _write_end(self, terminal: Finished | Failed) -> None:
-        with suppress(Conflict):
-            await self._recorder.flush()
-            await self._recorder.close(terminal, ttl=self._ttl)
+        try:
+            with suppress(Conflict):
+                await self._recorder.flush()
+                await self._recorder.close(terminal, ttl=self._ttl)
+            await self._leases.release(self._id)
+        finally:
+            self._leases.drop(self._id)
 
 
 def _log_of(id: str) -> str:

@@ -13,6 +13,7 @@ from gateway.events import Failed, Finished, FinishReason, Started
 from gateway.prediction import Prediction
 from gateway.recording import Recorder
 from gateway.streams import EventStream
+from gateway.telemetry import current_request, log_refusal
 
 LONGEST_RUN = 1800.0
 """Seconds, as Replicate bounds a run."""
@@ -52,6 +53,9 @@ class Run:
                 with self._timers():
                     return await self._record()
         except GatewayError as error:
+            if (request := current_request.get()) is not None:
+                request.code = error.code
+                log_refusal(request, error.status)
             return Failed(error)
         except asyncio.CancelledError:
             if self._stopped is None or task.uncancel() > 0:

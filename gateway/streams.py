@@ -11,7 +11,7 @@ import logging
 import random
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from uuid import uuid4
@@ -30,6 +30,7 @@ from gateway.events import (
     ToolCallStart,
 )
 from gateway.patience import Waited, WaitLimit
+from gateway.stopping import Stage, Stopping, shutting_down
 from gateway.telemetry import Meter
 
 log = logging.getLogger("polywire")
@@ -76,6 +77,7 @@ class EventStream(Generic[ProviderEventT]):
         self._audio = False
         self._ended = False
         self._announced = False
+        self._stopped: GatewayError | None = None
 
     def __aiter__(self) -> AsyncIterator[StreamEvent]:
         return self
@@ -102,7 +104,7 @@ class EventStream(Generic[ProviderEventT]):
                 self._next = await self._advance(self._patience.first_event)
             except GatewayError as error:
                 pause = _retry_pause(error, attempt)
-                if attempt >= self._patience.retries or pause is None:
+                if attempt >= self._patience.retries or pause is None or error is self._stopped:
                     self._end(Failed(error))
                     raise
                 attempt += 1
@@ -110,6 +112,13 @@ class EventStream(Generic[ProviderEventT]):
                 await asyncio.sleep(pause)
             else:
                 return
+
+    def stop(self, error: GatewayError) -> None:
+        """End the stream with `error`, also while it waits for its provider."""
+        if not self._ended and self._stopped is None:
+            self._stopped = error
+            self.meter.end(Failed(error))
+            self._wait.ring()
 
     async def aclose(self) -> None:
         """Close the provider's generator, and with it the upstream connection."""
@@ -134,6 +143,7 @@ class EventStream(Generic[ProviderEventT]):
     async def _advance(self, limit: float | None) -> StreamEvent:
         """The provider's next event, with empty ones left out. Raises GatewayError, never anything stray."""
         while True:
+            self._demand_going_on()
             try:
                 if self._events is None:
                     self._events = self._open()
@@ -144,6 +154,7 @@ class EventStream(Generic[ProviderEventT]):
                     provider=self.meter.provider,
                 ) from None
             except Waited:
+                self._demand_going_on()
                 raise UpstreamTimeout(
                     f"Provider {self.meter.provider!r} sent nothing for {limit:g} s.", provider=self.meter.provider
                 ) from None
@@ -190,6 +201,10 @@ class EventStream(Generic[ProviderEventT]):
                 self._demand(False, f"{type(event).__name__} is not a provider's to yield")
         return True
 
+    def _demand_going_on(self) -> None:
+        if self._stopped is not None:
+            raise self._stopped from None
+
     def _demand(self, held: bool, broken_rule: str) -> None:
         if not held:
             log.error("provider %r broke the grammar: %s", self.meter.provider, broken_rule)
@@ -203,17 +218,19 @@ class EventStream(Generic[ProviderEventT]):
 
 @asynccontextmanager
 async def open_stream(
-    source: Source[ProviderEventT], *, model: str, meter: Meter, patience: Patience
+    source: Source[ProviderEventT], *, model: str, meter: Meter, patience: Patience, stopping: Stopping | None = None
 ) -> AsyncIterator[EventStream[ProviderEventT]]:
     """Start `source` and wait for its first event; the stream is closed on the way out, however that is.
 
     Raises GatewayError when the provider refuses or fails before its first event: the wire can still answer with a
-    true status. Everything after that arrives as a `Failed` event.
+    true status. Everything after that arrives as a `Failed` event, also that the worker of `stopping` ends.
     """
     stream = EventStream(source, Started(uuid4().hex, model, int(time.time())), patience, meter)
+    ends = stopping.at(Stage.ENDING, lambda: stream.stop(shutting_down())) if stopping else nullcontext()
     try:
-        await stream.first()
-        yield stream
+        with ends:
+            await stream.first()
+            yield stream
     finally:
         try:
             await stream.aclose()

@@ -14,12 +14,14 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from gateway.errors import Cancelled, GatewayError, Truncated
 from gateway.events import Failed, Finished, FinishReason, Usage
+from gateway.tracing import trace_id
 
 SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96)
 """Bucket bounds of OpenTelemetry's GenAI conventions for durations."""
 TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
 
 STREAMS = Counter("polywire_streams", "Streams by their true outcome.", ["wire", "provider", "outcome"])
+REQUESTS = Counter("polywire_requests", "Answered requests; health and metrics are not counted.", ["wire", "status"])
 OPEN = Gauge("polywire_streams_open", "Streams at work.", ["wire"], multiprocess_mode="livesum")
 FIRST_TOKEN = Histogram(
     "gen_ai_server_time_to_first_token_seconds", "Time to the first delta.", ["wire", "provider"], buckets=SECONDS
@@ -31,6 +33,23 @@ TOKEN_USAGE = Histogram(
     "gen_ai_client_token_usage", "Tokens of one answer.", ["wire", "provider", "gen_ai_token_type"], buckets=TOKENS
 )
 
+CODES = {
+    400: "invalid_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "payload_too_large",
+    415: "unsupported_media_type",
+    422: "invalid_request",
+    429: "rate_limited",
+    499: "cancelled",
+    500: "internal_error",
+    503: "unavailable",
+    504: "timeout",
+}
+"""The codes of refusals that are not ours: BentoML's answers to its own API."""
+
 access_log = logging.getLogger("polywire.access")
 
 
@@ -38,8 +57,9 @@ access_log = logging.getLogger("polywire.access")
 class RequestScope:
     """What is known of the request that is being served.
 
-    `logged` is set once its line has been written, `counted` once its owner's allowance was charged. `code` is the
-    error code of a refusal; `refusal` is an answer that replaces the one on its way: it serves the API whose answers
+    `logged` is set once its line has been written, `counted` once its owner's allowance was charged; `deferred` says
+    that the run which it began writes the line. `code` is the error code of a refusal. `refusal` is an answer that
+    replaces the one on its way: it serves the API whose answers
     BentoML, not we, make.
     """
 
@@ -48,6 +68,7 @@ class RequestScope:
     started_at: float = field(default_factory=time.perf_counter)
     logged: bool = False
     counted: bool = False
+    deferred: bool = False
     code: str | None = None
     refusal: Any = None
 
@@ -172,6 +193,7 @@ def write_access_line(
     line: dict[str, object] = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "request_id": request.request_id if request else None,
+        "trace_id": trace_id(),
         "wire": meter.wire,
         "model": meter.model,
         "provider": meter.provider,
@@ -188,21 +210,32 @@ def write_access_line(
     access_log.info(json.dumps({key: value for key, value in line.items() if value is not None}))
 
 
+def count_request(wire: str, status: int) -> None:
+    """Count an answer by its HTTP status."""
+    REQUESTS.labels(wire, str(status)).inc()
+
+
 def log_refusal(request: RequestScope, status: int) -> None:
     """One JSON line for a request that was refused before a stream began."""
+    log_request(request, status, "failed", request.code or CODES.get(status, "refused"))
+
+
+def log_request(request: RequestScope, status: int, outcome: str, code: str | None = None) -> None:
+    """One JSON line for a request that has ended, unless it has one: that of its stream or its refusal."""
     if request.logged:
         return
     request.logged = True
     line = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "request_id": request.request_id,
+        "trace_id": trace_id(),
         "wire": request.wire,
-        "outcome": "failed",
+        "outcome": outcome,
         "status": status,
-        "code": request.code,
+        "code": code,
         "duration_ms": _rounded((time.perf_counter() - request.started_at) * 1000),
     }
-    access_log.info(json.dumps(line))
+    access_log.info(json.dumps({key: value for key, value in line.items() if value is not None}))
 
 
 def _rounded(value: float | None) -> float | None:

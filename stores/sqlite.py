@@ -12,19 +12,18 @@ import secrets
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.errors import NotFound
 from gateway.ports import Document, LogPage
+from stores.following import FOLLOW_ENTRIES, follow_log
 from stores.sqlite_appends import Appender
 from stores.sqlite_threads import SqliteThread, prepare, store_unavailable
 from stores.sqlite_watch import Watcher
 
 DOCUMENT = "key, value, owner, version, created_at"
 ALIVE = "(expires_at IS NULL OR expires_at > ?)"
-FOLLOW_ENTRIES = 200
 READ = f"""
 SELECT last, closed, (SELECT json_group_array(json_array(position, hex(value))) FROM (
     SELECT position, value FROM entries WHERE log = ? AND position > ? ORDER BY position LIMIT ?))
@@ -126,10 +125,18 @@ class SqliteStore:
 
         return await (await self._open()).reader.run(job)
 
-    async def append(self, log: str, entries: Sequence[bytes], *, last: bool = False, ttl: float | None = None) -> int:
+    async def append(
+        self,
+        log: str,
+        entries: Sequence[bytes],
+        *,
+        after: int | None = None,
+        last: bool = False,
+        ttl: float | None = None,
+    ) -> int:
         if not entries:
             raise ValueError("an append needs at least one entry")
-        return await (await self._open()).appender.append(log, entries, last=last, ttl=ttl)
+        return await (await self._open()).appender.append(log, entries, after=after, last=last, ttl=ttl)
 
     async def read(self, log: str, after: int = 0, limit: int = 200) -> LogPage:
         def job(connection: sqlite3.Connection) -> LogPage:
@@ -147,26 +154,26 @@ class SqliteStore:
         threads = await self._open()
         await threads.watcher.ready()
         with threads.watcher.follower(log) as follower:
-            while True:
-                if follower.behind:
-                    # Before the store is read, so that what comes meanwhile is not missed.
-                    follower.behind = False
-                    page = await self.read(log, after, FOLLOW_ENTRIES)
-                    if page.last < after:
-                        raise NotFound("This log has expired.", code="log_expired")
-                    for position, entry in page.entries:
-                        after = position
-                        yield position, entry
-                    if page.ended:
-                        return
-                    follower.behind |= len(page.entries) == FOLLOW_ENTRIES
-                for position, entry, last in follower.news(after):
-                    after = position
-                    yield position, entry
-                    if last:
-                        return
-                if not follower.behind:
-                    await follower.wait()
+            reading = follow_log(lambda position: self.read(log, position, FOLLOW_ENTRIES), follower, after)
+            async with aclosing(reading) as entries:
+                async for entry in entries:
+                    yield entry
+
+    async def take(self, key: str, amount: float, *, capacity: float, per_seconds: float) -> float:
+        def job(connection: sqlite3.Connection) -> float:
+            now = time.time()
+            row = connection.execute("SELECT level, filled_at FROM buckets WHERE key = ?", (key,)).fetchone()
+            level, filled_at = row or (capacity, now)
+            level = min(capacity, level + max(0.0, now - filled_at) * capacity / per_seconds)
+            if level < amount:
+                return (amount - level) * per_seconds / capacity
+            connection.execute(
+                "INSERT OR REPLACE INTO buckets (key, level, filled_at, expires_at) VALUES (?, ?, ?, ?)",
+                (key, level - amount, now, now + per_seconds),
+            )
+            return 0.0
+
+        return await (await self._open()).writer.run(job)
 
     async def signal(self, channel: str, message: bytes) -> None:
         threads = await self._open()

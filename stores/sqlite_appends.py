@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gateway.errors import Conflict
+from stores.following import log_closed, log_moved
 from stores.sqlite_threads import SqliteThread
 
 MOST_APPENDS = 500
@@ -29,11 +30,12 @@ Told = Callable[[str, int, Sequence[bytes], bool], None]
 class _Append:
     log: str
     entries: Sequence[bytes]
+    after: int | None
     last: bool
     ttl: float | None
     future: asyncio.Future[int]
     first: int = 0
-    refused: bool = False
+    refused: Conflict | None = None
 
 
 @dataclass(slots=True)
@@ -55,14 +57,16 @@ class Appender:
         self._waiting: list[_Append] = []
         self._working: asyncio.Task[None] | None = None
 
-    async def append(self, log: str, entries: Sequence[bytes], *, last: bool, ttl: float | None) -> int:
-        """The position of the last entry. Raises Conflict for a closed log."""
+    async def append(
+        self, log: str, entries: Sequence[bytes], *, after: int | None, last: bool, ttl: float | None
+    ) -> int:
+        """The position of the last entry. Raises Conflict for a log that is closed or does not end at `after`."""
         # A wrong value is refused here: in the batch it would be every caller's failure.
         log.encode()
         b"".join(entries)
         async with self._room:
             future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            self._waiting.append(_Append(log, tuple(entries), last, ttl, future))
+            self._waiting.append(_Append(log, tuple(entries), after, last, ttl, future))
             if self._working is None or self._working.done():
                 self._working = asyncio.create_task(self._work())
             return await future
@@ -84,14 +88,14 @@ class Appender:
                 self._settle(append, failure)
 
     def _settle(self, append: _Append, failure: Exception | None) -> None:
-        if failure is None and not append.refused:
+        if failure is None and append.refused is None:
             self._told(append.log, append.first, append.entries, append.last)
         if append.future.done():
             return
         if failure is not None:
             append.future.set_exception(failure)
-        elif append.refused:
-            append.future.set_exception(Conflict("This log is closed.", code="log_closed"))
+        elif append.refused is not None:
+            append.future.set_exception(append.refused)
         else:
             append.future.set_result(append.first + len(append.entries) - 1)
 
@@ -102,8 +106,8 @@ def _write(connection: sqlite3.Connection, batch: Sequence[_Append], process: in
     rows: list[tuple[object, ...]] = []
     for append in batch:
         log = logs[append.log]
-        append.refused = log.closed
-        if append.refused:
+        append.refused = _refusal(append, log)
+        if append.refused is not None:
             continue
         append.first = log.last + 1
         final = len(append.entries) - 1
@@ -117,6 +121,12 @@ def _write(connection: sqlite3.Connection, batch: Sequence[_Append], process: in
     _insert(connection, "INSERT INTO entries (log, position, value, writer, last) VALUES ", rows)
     changed = [(name, log.last, log.closed, log.expires_at) for name, log in logs.items() if log.changed]
     _insert(connection, "INSERT OR REPLACE INTO logs (name, last, closed, expires_at) VALUES ", changed)
+
+
+def _refusal(append: _Append, log: _Log) -> Conflict | None:
+    if log.closed:
+        return log_closed()
+    return None if append.after in (None, log.last) else log_moved()
 
 
 def _logs(connection: sqlite3.Connection, names: set[str], now: float) -> dict[str, _Log]:

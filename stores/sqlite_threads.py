@@ -44,6 +44,8 @@ CREATE TABLE IF NOT EXISTS entries (
 CREATE TABLE IF NOT EXISTS signals (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, channel TEXT NOT NULL, message BLOB NOT NULL, writer INTEGER NOT NULL,
     expires_at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS buckets (
+    key TEXT PRIMARY KEY, level REAL NOT NULL, filled_at REAL NOT NULL, expires_at REAL NOT NULL) WITHOUT ROWID;
 PRAGMA user_version = {FORMAT};
 """
 
@@ -91,6 +93,7 @@ def purge(connection: sqlite3.Connection) -> None:
     now = time.time()
     connection.execute("DELETE FROM documents WHERE expires_at <= ?", (now,))
     connection.execute("DELETE FROM signals WHERE expires_at <= ?", (now,))
+    connection.execute("DELETE FROM buckets WHERE expires_at <= ?", (now,))
     expired = "SELECT name FROM logs WHERE expires_at <= ? LIMIT 50"
     connection.execute(
         f"DELETE FROM entries WHERE seq IN (SELECT seq FROM entries WHERE log IN ({expired}) LIMIT 10000)",  # noqa: S608 - constants

@@ -11,12 +11,11 @@ import json
 import logging
 import sqlite3
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from stores.following import Follower, Mailbox
 from stores.sqlite_threads import connect
 
 log = logging.getLogger("polywire")
@@ -24,61 +23,12 @@ log = logging.getLogger("polywire")
 FASTEST = 0.005
 SLOWEST = 0.05
 SLOWING = 1.1
-MOST_UNREAD = 1000
-"""What one listener may leave unread: of messages the oldest are dropped, of entries the store is read again."""
 NEWS_AT_ONCE = 500
 NEWS = f"""
 SELECT json_group_array(json_array(seq, log, position, hex(value), last)) FROM (
     SELECT * FROM entries WHERE seq > ? AND seq <= ? AND writer <> ? AND log IN (SELECT value FROM json_each(?))
     ORDER BY seq LIMIT {NEWS_AT_ONCE})"""  # noqa: S608 - a constant
 """One row, since each costs a turn of Python's lock."""
-
-
-@dataclass(slots=True)
-class Follower:
-    """One reader of a log. While it is not `behind`, all that is new is told to it; else it must read the store."""
-
-    behind: bool = True
-    _news: deque[tuple[int, bytes, bool]] = field(default_factory=deque)
-    _told: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def tell(self, first: int, entries: Sequence[bytes], last: bool) -> None:
-        """Entries from position `first` on; `last`: they close the log."""
-        if len(self._news) + len(entries) > MOST_UNREAD:
-            self._news.clear()
-            self.behind = True
-        else:
-            final = len(entries) - 1
-            self._news.extend((first + n, entry, last and n == final) for n, entry in enumerate(entries))
-        self._told.set()
-
-    def news(self, after: int) -> Iterator[tuple[int, bytes, bool]]:
-        """What follows position `after` without a gap; at a gap the follower is behind."""
-        self._told.clear()
-        while self._news and not self.behind:
-            position, entry, last = self._news.popleft()
-            if position > after + 1:
-                self.behind = True
-            elif position == after + 1:
-                after = position
-                yield position, entry, last
-
-    async def wait(self) -> None:
-        """Wait until something is told, or was since `news`."""
-        await self._told.wait()
-
-
-@dataclass(slots=True)
-class _Mailbox:
-    messages: deque[bytes] = field(default_factory=lambda: deque(maxlen=MOST_UNREAD))
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def receive(self) -> AsyncIterator[bytes]:
-        while True:
-            while self.messages:
-                yield self.messages.popleft()
-            self.arrived.clear()
-            await self.arrived.wait()
 
 
 class Watcher:
@@ -89,7 +39,7 @@ class Watcher:
         self._writer = writer
         self._loop = asyncio.get_running_loop()
         self._followers: dict[str, list[Follower]] = {}
-        self._subscribers: dict[str, list[_Mailbox]] = {}
+        self._subscribers: dict[str, list[Mailbox]] = {}
         self._ready = asyncio.Event()
         self._ended = asyncio.Event()
         self._stop = threading.Event()
@@ -116,7 +66,7 @@ class Watcher:
     async def subscriber(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """The messages to `channel` from now on."""
         await self.ready()
-        mailbox = _Mailbox()
+        mailbox = Mailbox()
         self._subscribers.setdefault(channel, []).append(mailbox)
         try:
             yield mailbox.receive()
@@ -133,8 +83,7 @@ class Watcher:
     def deliver(self, channel: str, message: bytes) -> None:
         """A message for every subscriber in this process."""
         for mailbox in self._subscribers.get(channel, ()):
-            mailbox.messages.append(message)
-            mailbox.arrived.set()
+            mailbox.put(message)
 
     async def aclose(self) -> None:
         """Stop watching."""

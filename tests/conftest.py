@@ -17,6 +17,7 @@ from tests.canaries import (
     pytest_terminal_summary,
     pytest_testnodedown,
 )
+from tests.redis_server import RedisServer, redis_server
 from tests.running import ROOT, Service, running
 
 __all__ = [
@@ -61,6 +62,13 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The service with scripted providers, shared by all tests that only talk to it."""
     with running(tmp_path_factory.mktemp("service"), scripted_config(), grpc=True) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis for all tests that leave it running; each begins by emptying it."""
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
 
 
 @pytest.fixture(autouse=True)

@@ -35,6 +35,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def is_open(port: int) -> bool:
+    """Whether something listens there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @dataclass
 class Service:
     """A running service. `log` is its stderr and stdout."""
@@ -81,6 +87,12 @@ class Service:
     def workers(self) -> list[psutil.Process]:
         """The worker processes."""
         return [process for process in self.processes()[1:] if "worker" in " ".join(process.cmdline())]
+
+    def kill(self) -> None:
+        """End all its processes without a warning."""
+        for process in self.processes():
+            process.kill()
+        self.process.wait()
 
 
 @contextmanager

@@ -14,14 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from gateway import streams
-from gateway.errors import (
-    GatewayError,
-    InternalError,
-    RateLimited,
-    Truncated,
-    UpstreamError,
-    UpstreamTimeout,
-)
+from gateway.errors import GatewayError, InternalError, RateLimited, Truncated, UpstreamError, UpstreamTimeout
 from gateway.events import (
     AudioDelta,
     AudioFormat,

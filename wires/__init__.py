@@ -17,9 +17,10 @@ from gateway.errors import GatewayError, InvalidRequest
 from gateway.ports import Store
 from gateway.predictions import Predictions
 from gateway.responses import Responses
-from wires import generate, openai, opensearch, playground, replicate, sagemaker, websocket
+from gateway.stopping import Stage
+from wires import generate, metrics, openai, opensearch, playground, replicate, sagemaker, websocket
 from wires.base import Wire, unknown_route, wrong_method
-from wires.stopping import on_stop
+from wires.stopping import stop_signals
 from wires.validation import first_problem
 
 WIRES: tuple[Wire, ...] = (
@@ -38,6 +39,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     *openai.ROUTERS,
     *opensearch.ROUTERS,
     playground.router,
+    metrics.router,
 )
 
 
@@ -57,9 +59,14 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         warming = asyncio.create_task(gateway.warm())
+        responses.start()
         try:
-            async with predictions.serving(), _grpc(ml_streams):
-                with on_stop(predictions.drain_soon):
+            async with (
+                predictions.serving(),
+                _grpc(ml_streams),
+                stop_signals(gateway.stopping, gateway.settings.limits.drain_seconds),
+            ):
+                with gateway.stopping.at(Stage.ENDING, predictions.drain_soon):
                     yield
         finally:
             warming.cancel()
@@ -86,7 +93,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
 
 @asynccontextmanager
 async def _grpc(ml_streams: opensearch.StreamPool) -> AsyncIterator[None]:
-    """The gRPC server of this worker, unless its port is 0. It drains from the moment the process is asked to end."""
+    """The gRPC server of this worker, unless its port is 0. It takes no more calls once the worker drains."""
     gateway = ml_streams.gateway
     if not gateway.settings.grpc_port:
         yield
@@ -95,13 +102,9 @@ async def _grpc(ml_streams: opensearch.StreamPool) -> AsyncIterator[None]:
 
     server = GrpcServer(ml_streams)
     await server.start()
-
-    def drain() -> None:
-        ml_streams.draining = True
-        server.drain()
-
+    stopping = gateway.stopping
     try:
-        with on_stop(drain):
+        with stopping.at(Stage.DRAINING, server.drain), stopping.at(Stage.ABORTING, server.abort):
             yield
     finally:
         await server.stop()

@@ -72,9 +72,8 @@ async def refuse(wire: Wire, error: GatewayError, scope: Scope, receive: Receive
         await response(scope, receive, send)
         return
     await receive()
-    await send(
-        {"type": "websocket.http.response.start", "status": response.status_code, "headers": response.raw_headers}
-    )
+    head = {"status": response.status_code, "headers": response.raw_headers}
+    await send({"type": "websocket.http.response.start", **head})
     await send({"type": "websocket.http.response.body", "body": response.body})
 
 

@@ -41,12 +41,14 @@ class Wire:
     """One northbound protocol: its name (a metrics label), the paths that are its own, and how it says an error.
 
     `explain` reads a refusal that the framework wrote before the wire was asked, None where it is the wire's own.
+    With `json_only` every body is read as JSON, whatever its client calls it.
     """
 
     name: str
     paths: re.Pattern[str]
     render: Callable[[GatewayError], Response]
     explain: Callable[[bytes], GatewayError | None] | None = None
+    json_only: bool = False
 
     def refuse(self, error: GatewayError) -> Response:
         """The answer to a request that gets no stream; its code goes into the request's log line."""

@@ -138,4 +138,4 @@ def unfit(body: bytes) -> GatewayError | None:
     return InvalidRequest(f"{place or 'The request body'}: {message}.", param=place or None)
 
 
-WIRE = Wire("generate", re.compile(r"/generate(/.*)?"), error_response, unfit)
+WIRE = Wire("generate", re.compile(r"/generate(/.*)?"), error_response, unfit, json_only=True)

@@ -23,10 +23,11 @@ from opensearch.protobufs.services.ml_service_pb2 import DESCRIPTOR
 from opensearch.protobufs.services.ml_service_pb2_grpc import MLServiceServicer, add_MLServiceServicer_to_server
 
 from gateway.callers import current_caller
-from gateway.errors import GatewayError, InternalError, InvalidRequest, RateLimited, UpstreamUnavailable
+from gateway.errors import GatewayError, InternalError, InvalidRequest, RateLimited, Unsupported
 from gateway.events import Failed, Finished
 from gateway.patience import Waited, WaitLimit
-from gateway.telemetry import RequestScope, current_request, log_refusal
+from gateway.telemetry import RequestScope, count_request, current_request, log_refusal
+from gateway.tracing import current_trace, read_trace
 from wires.auth import Policy
 from wires.grpc_port import grpc_address, port_taken
 from wires.middleware import SANE_ID
@@ -41,6 +42,8 @@ LONGEST_MESSAGE = 10 * 1024 * 1024
 LONGEST_DETAILS = 700
 """Characters. Details travel percent-encoded in a header, and clients take 8 KiB of headers."""
 CALLS_PER_CONNECTION = 100
+AFTER_DRAIN_SECONDS = 2.0
+"""More than calls need for their status once their streams are ended; `abort` comes before that."""
 OPTIONS = (
     ("grpc.so_reuseport", 1),
     ("grpc.max_receive_message_length", LONGEST_MESSAGE),
@@ -62,6 +65,7 @@ STATUS = {
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     499: grpc.StatusCode.CANCELLED,
+    501: grpc.StatusCode.UNIMPLEMENTED,
     503: grpc.StatusCode.UNAVAILABLE,
 }
 """ML Commons' own mapping; every other status is INTERNAL."""
@@ -81,6 +85,7 @@ class GrpcServer:
         self._settings = pool.gateway.settings
         self._server: grpc.aio.Server | None = None
         self._stopping: asyncio.Future[None] | None = None
+        self._aborting: asyncio.Future[None] | None = None
         self._health = health.HealthServicer()
 
     async def start(self) -> None:
@@ -102,19 +107,24 @@ class GrpcServer:
         log.info("gRPC listens on %s", address)
 
     def drain(self) -> None:
-        """Begin to stop: refuse new calls, let those at work end within `limits.drain_seconds`, then cut them off."""
+        """Begin to stop: refuse new calls, and let those at work end."""
         if self._server is not None and self._stopping is None:
             self._stopping = asyncio.ensure_future(self._stop(self._server))
 
+    def abort(self) -> None:
+        """Cut off the calls that are left."""
+        if self._server is not None and self._aborting is None:
+            self._aborting = asyncio.ensure_future(self._server.stop(None))
+
     async def stop(self) -> None:
-        """Drain and wait until every call has ended."""
+        """Wait until every call has ended; one that does not is cut off."""
         self.drain()
-        if self._stopping is not None:
-            await self._stopping
+        self.abort()
+        await asyncio.gather(*filter(None, (self._stopping, self._aborting)))
 
     async def _stop(self, server: grpc.aio.Server) -> None:
         await self._health.enter_graceful_shutdown()
-        await server.stop(self._settings.limits.drain_seconds)
+        await server.stop(self._settings.limits.drain_seconds + AFTER_DRAIN_SECONDS)
 
 
 class MachineLearning(MLServiceServicer):  # type: ignore[misc]  # the generated class has no types
@@ -131,7 +141,9 @@ class MachineLearning(MLServiceServicer):  # type: ignore[misc]  # the generated
         try:
             await call.begin()
             self._admit(call)
-            await self._predict(request, call)
+            with self._pool.gateway.stopping.work():
+                await self._predict(request, call)
+            count_request(WIRE_NAME, 200)
         except GatewayError as error:
             await call.fail(error)
         except Waited:
@@ -146,13 +158,14 @@ class MachineLearning(MLServiceServicer):  # type: ignore[misc]  # the generated
 
     async def ExecuteAgentStream(self, request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: N802 - gRPC's name
         """Agents belong to a cluster."""
-        await context.abort(
-            grpc.StatusCode.UNIMPLEMENTED, "Agents are not run here; call PredictModelStream with a model instead."
+        call = _Call(context, self._stall)
+        await call.begin()
+        await call.fail(
+            Unsupported("Agents are not run here; call PredictModelStream with a model instead.", status=501)
         )
 
     def _admit(self, call: _Call) -> None:
-        if self._pool.draining:
-            raise UpstreamUnavailable("Polywire is shutting down; try again.", code="shutting_down", retry_after=1)
+        self._pool.gateway.stopping.demand()
         current_caller.set(self._policy.admit(call.as_scope()))
 
     async def _predict(self, request: Any, call: _Call) -> None:
@@ -187,6 +200,7 @@ class _Call:
     async def begin(self) -> None:
         """Say the request id at once, before the model has said anything."""
         current_request.set(self.scope)
+        current_trace.set(read_trace(self._metadata.items()))
         await self._context.send_initial_metadata((("x-request-id", self.scope.request_id),))
 
     async def send(self, content: str, *, last: bool) -> None:
@@ -196,6 +210,7 @@ class _Call:
     async def fail(self, error: GatewayError) -> None:
         """End the call with the status of `error`."""
         self.scope.code = error.code
+        count_request(WIRE_NAME, error.status)
         log_refusal(self.scope, error.status)
         code = STATUS_BY_CODE.get(error.code) or STATUS.get(error.status, grpc.StatusCode.INTERNAL)
         trailing = () if error.retry_after is None else (("retry-after", str(max(1, round(error.retry_after)))),)

@@ -129,3 +129,8 @@ def boto_client(service: str, server: ByteServer) -> Any:
     return botocore.session.Session().create_client(
         service, region_name="us-east-1", endpoint_url=server.url, config=config
     )
+
+
+def chat(*texts: str, **more: Any) -> ChatRequest:
+    """A request of user messages to the endpoint of these tests."""
+    return ChatRequest("endpoint", tuple(text_message(Role.USER, text) for text in texts), **more)

@@ -12,15 +12,21 @@ from gateway.ports import Store
 from stores import open_store
 from tests.aws.conftest import account
 from tests.contract.entry import CANARY, CANARY_ENV
+from tests.redis_server import RedisServer
 
 __all__ = ["account"]
 
 OpenStore = Callable[[], Awaitable[Store]]
 
 
-@pytest.fixture(params=["sqlite"])
+@pytest.fixture(params=["sqlite", "redis"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'state' / 'polywire.db'}"
+    """An empty store."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'state' / 'polywire.db'}"
+    server: RedisServer = request.getfixturevalue("redis")
+    server.command("FLUSHALL")
+    return server.url
 
 
 @pytest.fixture

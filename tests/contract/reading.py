@@ -18,7 +18,7 @@ from tests.contract.entry import MODEL, Running
 from tests.contract.providers import ENTRIES
 
 QUESTION = (text_message(Role.USER, "Say hello."),)
-PATIENCE = Patience(first_event=5, idle=5)
+PATIENCE = Patience(first_event=30, idle=30)
 SOON = 0.1
 """Seconds in which an upstream must be let go."""
 

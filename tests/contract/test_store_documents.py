@@ -15,6 +15,8 @@ from stores import open_store
 from tests.contract.conftest import OpenStore
 from tests.contract.store_process import process
 
+FAST = {"capacity": 1, "per_seconds": 0.2}
+
 
 async def test_a_document_is_found_by_every_worker(store: Store, another: OpenStore) -> None:
     written = await store.put("model", "a", b"1", owner="me")
@@ -107,10 +109,37 @@ async def test_a_store_that_cannot_be_opened_says_what_to_do(tmp_path: Path) -> 
     await store.aclose()
 
 
-@pytest.mark.parametrize("url", ["redis://localhost", "sqlite:///:memory:", "sqlite:///", "postgres://x"])
-def test_a_url_that_means_no_store_is_refused_at_start(url: str) -> None:
-    with pytest.raises(ConfigError, match="sqlite:///"):
+@pytest.mark.parametrize(
+    "url", ["redis://", "redis://x/a", "redis://u:hush@x?y=z", "sqlite:///:memory:", "sqlite:///", "hush"]
+)
+def test_a_url_that_means_no_store_is_refused_at_start_and_not_quoted(url: str) -> None:
+    with pytest.raises(ConfigError, match="store: ") as caught:
         open_store(url)
+    assert "hush" not in str(caught.value)
+
+
+async def test_a_bucket_gives_what_it_holds_and_fills_itself(store: Store, another: OpenStore) -> None:
+    stores = [store, await another()]
+    waits = await asyncio.gather(
+        *(stores[n % 2].take("key", 1, capacity=10, per_seconds=600) for n in range(14)), store.take("b", 1, **FAST)
+    )
+    assert sum(wait == 0 for wait in waits[:14]) == 10
+    assert all(55 < wait <= 60 for wait in waits[:14] if wait)
+    assert waits[14] == 0
+    wait = await store.take("b", 1, **FAST)
+    assert 0 < wait <= 0.2
+    async with asyncio.timeout(5):
+        while await store.take("b", 1, **FAST):  # noqa: ASYNC110 - time is what fills it
+            await asyncio.sleep(0.02)
+
+
+async def test_keys_may_hold_any_text(store: Store) -> None:
+    for key in ("a:b", "", "\n", "한글", "x" * 1000):
+        await store.put("kind", key, b"\x00\xff\r\n", owner="me:too")
+        found = await store.get("kind", key)
+        assert found is not None
+        assert (found.key, found.value, found.owner) == (key, b"\x00\xff\r\n", "me:too")
+    assert len(await store.list("kind", owner="me:too", limit=9)) == 5
 
 
 async def test_the_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:

@@ -40,6 +40,32 @@ async def test_a_closed_log_takes_nothing_more(store: Store) -> None:
     assert await entries(store, "log") == [(1, b"a")]
 
 
+async def test_a_log_is_continued_only_where_its_writer_left_it(store: Store, another: OpenStore) -> None:
+    assert await store.append("log", [b"a", b"b"], after=0) == 2
+    assert await store.append("log", [b"c"], after=2) == 3
+    for wrong in (0, 2, 9):
+        with pytest.raises(Conflict) as caught:
+            await store.append("log", [b"d"], after=wrong)
+        assert caught.value.code == "log_moved"
+    other = await another()
+    racing = [each.append("log", [b"d"], after=3, last=True) for each in (store, other, store, other)]
+    results = await asyncio.gather(*racing, return_exceptions=True)
+    assert sum(result == 4 for result in results) == 1
+    with pytest.raises(Conflict) as caught:
+        await store.append("log", [b"e"], after=4)
+    assert caught.value.code == "log_closed"
+    assert [value for _, value in await entries(store, "log")] == [b"a", b"b", b"c", b"d"]
+
+
+async def test_entries_may_hold_any_bytes(store: Store, another: OpenStore) -> None:
+    values = [b"", b"\n", b"\x00" * 300, bytes(range(256)), b"x" * 200_000]
+    following = asyncio.create_task(entries(await another(), "log"))
+    await store.append("log", values[:2])
+    await store.append("log", values[2:], last=True)
+    assert [value for _, value in await following] == values
+    assert [value for _, value in await entries(store, "log")] == values
+
+
 async def test_of_many_closers_one_wins(store: Store, another: OpenStore) -> None:
     stores = [store, await another()]
     closed = await asyncio.gather(

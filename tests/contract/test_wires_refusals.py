@@ -168,3 +168,15 @@ async def test_a_broken_body(asking: Clients, asked: Asked, broken: bytes) -> No
     raw = await asking.post(path, broken)
     status = raw.status if asked.shape is replicate and raw.status == 422 else asked.wrong_input
     check(asked, raw, status)
+
+
+FORM = b'--x\r\ncontent-disposition: form-data; name="prompt"\r\n\r\nhi\r\n--x--\r\n'
+
+
+@BY_BODY
+@pytest.mark.parametrize("kind", ["multipart/form-data", "multipart/form-data; boundary=x", "image/png", "nonsense"])
+async def test_a_body_of_another_kind(asking: Clients, asked: Asked, kind: str) -> None:
+    path, _ = filled(asked, "hello")
+    raw = await asking.post(path, FORM, {"content-type": kind})
+    assert 400 <= raw.status < 500
+    check(asked, raw, raw.status)

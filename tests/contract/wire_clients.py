@@ -18,7 +18,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from tests.running import Service
 
-SOCKET_ENDS = ("finished", "error")
+SOCKET_ENDS = ("finished", "error", "response.done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Clients:
         """Send one message on a socket and read to the end of what it causes."""
         async with self._turns:
             if path not in self.sockets:
-                self.sockets[path] = await connect(self.ws_url + path)
+                self.sockets[path] = await connect(self.ws_url + path, max_size=None)
             socket = self.sockets[path]
             await socket.send(message)
             lines: list[str] = []

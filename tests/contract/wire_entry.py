@@ -42,14 +42,14 @@ class WireEntry:
     """How one wire takes part.
 
     `ask` puts a prompt to a model through the running service; `encode` is what the wire makes of events, as the bytes
-    that `ask` would bring; `read` reads either as a strict client of this protocol does. `cannot` names what the
-    protocol has no words for, and why: `reasoning`, `tools`, `usage`, `reason` (why an answer ended), `carriage return`
-    (a line end in the text arrives as a line feed).
+    that `ask` would bring (None where more than an encoder makes them); `read` reads either as a strict client of this
+    protocol does. `cannot` names what the protocol has no words for, and why: `reasoning`, `tools`, `usage`, `reason`
+    (why an answer ended), `carriage return` (a line end in the text arrives as a line feed). `reasons` are its words.
     """
 
     name: str
     ask: Callable[[Clients, str, str], Awaitable[Raw]]
-    encode: Callable[[Iterable[StreamEvent]], Raw]
+    encode: Callable[[Iterable[StreamEvent]], Raw] | None
     read: Callable[[Raw], Answer]
     cannot: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[FinishReason, str] = field(default_factory=dict)

@@ -211,6 +211,30 @@ def _read_ending(response: dict[str, Any], answer: Answer) -> None:
         answer.usage = response["usage"]["input_tokens"], response["usage"]["output_tokens"]
 
 
+def read_realtime(raw: Raw) -> Answer:
+    """One response of a Realtime session; what stands before it belongs to the session."""
+    answer = Answer()
+    for event in json_lines(raw.body):
+        assert not answer.ends
+        match event["type"]:
+            case "response.output_text.delta":
+                answer.text += event["delta"]
+            case "response.function_call_arguments.done":
+                answer.calls.append([event["name"], event["arguments"]])
+            case "error":
+                answer.fail(event["error"]["message"])
+            case "response.done":
+                response = event["response"]
+                details = response["status_details"] or {}
+                if response["status"] == "failed":
+                    answer.fail(details["error"].get("message", ""))
+                else:
+                    answer.ends.append(details.get("reason", response["status"]))
+                if response["usage"]:
+                    answer.usage = response["usage"]["input_tokens"], response["usage"]["output_tokens"]
+    return answer
+
+
 def read_socket(raw: Raw) -> Answer:
     """A turn on `/ws`."""
     answer = Answer()

@@ -36,6 +36,11 @@ GENERATE_REASONS = {reason: "stop_sequence" for reason in FinishReason} | {
     FinishReason.STOP: "eos_token",
     FinishReason.LENGTH: "length",
 }
+REALTIME_REASONS = {
+    FinishReason.STOP: "completed",
+    FinishReason.TOOL_CALLS: "completed",
+    FinishReason.LENGTH: "max_output_tokens",
+}
 RESPONSE_REASONS = {
     FinishReason.STOP: "completed",
     FinishReason.TOOL_CALLS: "completed",
@@ -72,6 +77,14 @@ async def ask_replicate(clients: Clients, model: str, prompt: str) -> Raw:
     if made.status != 201:
         return made
     return await clients.send("GET", json.loads(made.body)["urls"]["stream"])
+
+
+async def ask_realtime(clients: Clients, model: str, prompt: str) -> Raw:
+    """Asks for one response out of the conversation."""
+    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": prompt}]}
+    response = {"conversation": "none", "input": [item], "output_modalities": ["text"]}
+    message = {"type": "response.create", "response": response}
+    return await clients.turn(f"/v1/realtime?model={model}", json.dumps(message))
 
 
 async def ask_grpc(clients: Clients, model: str, prompt: str) -> Raw:
@@ -157,6 +170,7 @@ ENTRIES = (
         readers.read_response,
         reasons=RESPONSE_REASONS,
     ),
+    WireEntry("openai realtime", ask_realtime, None, readers.read_realtime, NO_REASONING, REALTIME_REASONS),
     WireEntry(
         "replicate",
         ask_replicate,

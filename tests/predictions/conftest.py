@@ -18,6 +18,7 @@ from gateway.ports import Provider
 from gateway.predictions import Predictions
 from stores import open_store
 from tests.predictions.caller import Caller
+from tests.redis_server import RedisServer
 from tests.running import ROOT, Service, running
 
 SCRIPT = ROOT / "tests" / "data" / "predictions.yaml"
@@ -27,13 +28,13 @@ KEY, OTHER_KEY = "sk-canary-test", "sk-canary-other"
 class Worker:
     """One worker's predictions over a store that others may share, and a gateway whose models play `scripts`."""
 
-    def __init__(self, path: Path, scripts: Mapping[str, Steps], **limits: Any) -> None:
+    def __init__(self, url: str, scripts: Mapping[str, Steps], **limits: Any) -> None:
         row = ProviderRow(name="script", type="scripted", retries=0)
         models = tuple(ModelRow(id=name, provider="script", upstream=name) for name in scripts)
         settings = Settings(providers=(row,), models=models, limits=Limits(**limits))
         self.provider = ScriptedChat(row, settings, dict(scripts))
         self.gateway = Gateway(settings, self._build)
-        self.store = open_store(f"sqlite:///{path}")
+        self.store = open_store(url)
         self.predictions = Predictions(self.store, settings.limits)
 
     def _build(self, row: ProviderRow, kind: Kind, settings: Settings) -> Provider:
@@ -50,13 +51,23 @@ async def eventually(holds: Callable[[], Awaitable[object]]) -> None:
 OpenWorker = Callable[..., Any]
 
 
+@pytest.fixture(params=["sqlite", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty store."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'polywire.db'}"
+    server: RedisServer = request.getfixturevalue("redis")
+    server.command("FLUSHALL")
+    return server.url
+
+
 @pytest.fixture
-async def workers(tmp_path: Path) -> AsyncIterator[OpenWorker]:
+async def workers(url: str) -> AsyncIterator[OpenWorker]:
     """Opens one more worker on the same store: `await workers(scripts, **limits)`."""
     async with AsyncExitStack() as stack:
 
         async def open_worker(scripts: Mapping[str, Steps], **limits: Any) -> Worker:
-            worker = Worker(tmp_path / "polywire.db", scripts, **limits)
+            worker = Worker(url, scripts, **limits)
             stack.push_async_callback(worker.store.aclose)
             await stack.enter_async_context(worker.predictions.serving())
             return worker

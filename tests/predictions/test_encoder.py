@@ -145,3 +145,16 @@ def test_any_text_arrives_whole(pieces: list[str]) -> None:
     assert joined(plain(body)) == text
     assert joined(python_client(body)) == re.sub(f"[{RARE}]", "", text)
     assert json.loads(ours(body)[-1][1]) == {}
+
+
+def test_a_readers_own_trouble_has_ids_that_miss_nothing_when_it_comes_back() -> None:
+    for after, place in ((-1, "1"), (3, "3")):
+        encoder = EventEncoder(CREATED, after)
+        frames = [frame for text in ("a", "b") for frame in encoder.encode(TextDelta(text))]
+        encoder.interrupt()
+        frames += encoder.encode(Failed(UpstreamError("The store is away.")))
+        found = plain(b"".join(frames))[-2:]
+        assert [(event, id) for event, _, id in found] == [
+            ("error", f"{CREATED}:{place}.1"),
+            ("done", f"{CREATED}:{place}.2"),
+        ]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adapters.scripted import Silence
-from gateway import predictions as module
+from gateway import leases
 from gateway.errors import GatewayError, NotFound, RateLimited, UpstreamError
 from gateway.events import (
     Failed,
@@ -214,9 +214,9 @@ async def test_a_creator_that_leaves_still_leaves_a_whole_prediction(workers: Op
 async def test_what_a_dead_worker_left_behind_fails_and_its_readers_are_told(
     workers: OpenWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LEASE_SECONDS", 0.3)
-    monkeypatch.setattr(module, "SWEEP_SECONDS", 0.1)
-    monkeypatch.setattr(module, "BEAT_SECONDS", 60)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.3)
+    monkeypatch.setattr(leases, "SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr(leases, "BEAT_SECONDS", 60)
     dying, living = await workers(SCRIPTS), await workers(SCRIPTS)
     told = asyncio.Queue[Prediction]()
     living.predictions.observers.append(told.put)
@@ -231,9 +231,9 @@ async def test_what_a_dead_worker_left_behind_fails_and_its_readers_are_told(
 
 
 async def test_a_beating_worker_is_not_taken_for_dead(workers: OpenWorker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEASE_SECONDS", 0.6)
-    monkeypatch.setattr(module, "SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr(module, "BEAT_SECONDS", 0.05)
+    monkeypatch.setattr(leases, "LEASE_SECONDS", 0.6)
+    monkeypatch.setattr(leases, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(leases, "BEAT_SECONDS", 0.05)
     one, two = await workers(SCRIPTS), await workers(SCRIPTS)
     prediction = await create(one, "hangs")
     assert await two.predictions.ended(prediction.id, 1.0) is False
@@ -264,7 +264,7 @@ async def test_listing_pages_from_the_newest(workers: OpenWorker) -> None:
 
 async def test_without_a_store_there_are_no_predictions_and_nothing_else_is_lost(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    worker = Worker(tmp_path / "file" / "polywire.db", SCRIPTS)
+    worker = Worker(f"sqlite:///{tmp_path}/file/polywire.db", SCRIPTS)
     async with worker.predictions.serving():
         with pytest.raises(GatewayError, match="POLYWIRE_STORE") as refused:
             await create(worker, "hello")

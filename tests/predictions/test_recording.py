@@ -49,9 +49,17 @@ class CountingStore(SqliteStore):
 
     appends = 0
 
-    async def append(self, log: str, entries: Sequence[bytes], *, last: bool = False, ttl: float | None = None) -> int:
+    async def append(
+        self,
+        log: str,
+        entries: Sequence[bytes],
+        *,
+        after: int | None = None,
+        last: bool = False,
+        ttl: float | None = None,
+    ) -> int:
         self.appends += 1
-        return await super().append(log, entries, last=last, ttl=ttl)
+        return await super().append(log, entries, after=after, last=last, ttl=ttl)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from tests.running import Service
 
-SECONDS = 10.0
+SECONDS = 30.0
 Event = dict[str, Any]
 _server_events: TypeAdapter[Any] = TypeAdapter(RealtimeServerEvent)
 SPOKEN = {"type": "message", "role": "assistant"}

@@ -71,7 +71,8 @@ async def test_the_telephone_hears_and_is_heard(talking: Service, question: byte
         assert right(HEARD, heard) >= 0.7
 
 
-async def test_speaking_silences_the_answer_within_200_ms(talking: Service, question: bytes) -> None:
+async def silenced(talking: Service, question: bytes) -> float:
+    """Seconds from the first frame of speech to the last audio of the answer that it interrupts."""
     async with realtime(talking, "?model=long") as session:
         await session.write("Go on.")
         await session.say("response.create")
@@ -91,13 +92,18 @@ async def test_speaking_silences_the_answer_within_200_ms(talking: Service, ques
         over = time.monotonic()
         done.set()
         await speaking
-        assert last_audio - spoken_at <= 0.2
         response = events[-1]["response"]
         assert response["status_details"] == {"type": "cancelled", "reason": "turn_detected"}
         heard = response["output"][0]["content"][0]["transcript"]
         # About 15 characters are spoken in a second.
         assert LONG.startswith(heard)
         assert len(heard) <= 30 * (over - began + 0.5)
+        return last_audio - spoken_at
+
+
+async def test_speaking_silences_the_answer_within_200_ms(talking: Service, question: bytes) -> None:
+    # The middle one of three, since other programs may hold up the machine.
+    assert sorted([await silenced(talking, question) for _ in range(3)])[1] <= 0.2
 
 
 async def test_fifty_interruptions_leave_nothing_behind(talking: Service, question: bytes) -> None:

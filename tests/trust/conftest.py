@@ -9,6 +9,7 @@ import pytest
 from starlette.types import Message, Scope
 
 from gateway.config import Settings
+from gateway.stopping import Stopping
 from tests.conftest import scripted_config
 from tests.running import Service, running
 from wires import wire_of
@@ -35,7 +36,7 @@ class Peer:
         self.address = address
         self.reached = 0
         self.sent: list[Message] = []
-        self.app = RequestMiddleware(AuthMiddleware(self._inside, wire_of, Settings(**settings)), wire_of)
+        self.app = RequestMiddleware(AuthMiddleware(self._inside, wire_of, Settings(**settings)), wire_of, Stopping())
 
     async def _inside(self, scope: Scope, receive: Any, send: Any) -> None:
         self.reached += 1

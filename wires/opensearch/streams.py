@@ -28,12 +28,11 @@ WHOLE = frozenset({"max_tokens", "top_k", "seed"})
 
 
 class StreamPool:
-    """Opens the streams of this wire, at most `connectors.streams` of them at a time. `draining`: no more over gRPC."""
+    """Opens the streams of this wire, at most `connectors.streams` of them at a time."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.gateway = gateway
         self._slots = Slots(gateway.settings.connectors.streams)
-        self.draining = False
 
     @asynccontextmanager
     async def chat(self, request: ChatRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:

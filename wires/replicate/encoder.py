@@ -42,7 +42,15 @@ class EventEncoder:
         """How many events there were, those left out included."""
         self._created = created
         self._after = after
+        self._interrupted = 0
         self._lines = LineFeeds()
+
+    def interrupt(self) -> None:
+        """What comes now is this reader's own trouble and no part of the recording.
+
+        Its ids lie between the recording's, so that a reader who comes back with one of them misses nothing.
+        """
+        self._interrupted = 1
 
     def encode(self, event: StreamEvent) -> Iterator[bytes]:
         match event:
@@ -64,6 +72,11 @@ class EventEncoder:
                 assert_never(event)
 
     def _frame(self, name: str, data: str) -> Iterator[bytes]:
+        if self._interrupted:
+            id = f"{self._created}:{max(self.count - 1, self._after)}.{self._interrupted}"
+            self._interrupted += 1
+            yield encode_sse(data, event=name, id=id)
+            return
         number, self.count = self.count, self.count + 1
         if number > self._after:
             yield encode_sse(data, event=name, id=f"{self._created}:{number}")

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from gateway.config import ModelRow
 from gateway.prediction import Prediction
 from gateway.run import Stream
+from gateway.telemetry import current_request
 from wires.base import gateway_of, owner_of
 from wires.documents import JSON, answers, fields, takes
 from wires.replicate.errors import REFUSALS, WIRE, JsonResponse, invalid
@@ -125,6 +126,8 @@ async def _create(
         },
         deadline=None if cancel_after is None else time.time() + cancel_after,
     )
+    if (scope := current_request.get()) is not None:
+        scope.deferred = True
     headers = {"location": f"{base}/v1/predictions/{prediction.id}"}
     if wait is not None:
         headers["preference-applied"] = f"wait={wait}"

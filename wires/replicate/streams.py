@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from gateway.errors import GatewayError
+from gateway.events import StreamEvent
 from gateway.prediction import Prediction
 from gateway.predictions import Predictions
 from wires.base import StreamResponse, gateway_of
@@ -59,10 +63,17 @@ async def stream_response(request: Request, prediction: Prediction) -> Response:
         if prediction.over and after == seen.count - 1:
             return Response(status_code=204, headers=CORS)
         after = after if after < seen.count else -1
+    encoder = EventEncoder(created, after)
+
+    @asynccontextmanager
+    async def follow() -> AsyncIterator[AsyncIterator[StreamEvent]]:
+        async with predictions.follow(prediction) as events:
+            yield _interrupting(events, encoder)
+
     return StreamResponse(
         WIRE,
-        lambda: predictions.follow(prediction),
-        EventEncoder(created, after),
+        follow,
+        encoder,
         limits=gateway_of(request).settings.limits,
         media_type=EVENT_STREAM,
         headers=HEADERS,
@@ -76,6 +87,16 @@ def predictions_of(request: Request) -> Predictions:
     return found
 
 
+async def _interrupting(events: AsyncIterator[StreamEvent], encoder: EventEncoder) -> AsyncIterator[StreamEvent]:
+    try:
+        async for event in events:
+            yield event
+    except GatewayError:
+        encoder.interrupt()
+        raise
+
+
 def _last_event(id: str, created: int) -> int:
-    prefix, _, number = id.partition(":")
+    prefix, _, place = id.partition(":")
+    number = place.partition(".")[0]
     return int(number) if prefix == str(created) and number.isdecimal() and len(number) < 10 else -1

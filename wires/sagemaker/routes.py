@@ -32,6 +32,7 @@ WHOLE_OR_STREAMED = answers(JSON, "text/event-stream", schema=any_of("object", "
 @router.get("/ping", responses=CONTAINER_REFUSALS)
 async def ping(request: Request) -> dict[str, object]:
     """Healthy, and whether streams run; AgentCore ends a busy session whose ping does not say since when."""
+    gateway_of(request).stopping.demand()
     busy, since = gateway_of(request).activity
     return {"status": "HealthyBusy" if busy else "Healthy", "time_of_last_update": int(since)}
 

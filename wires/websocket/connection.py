@@ -16,6 +16,7 @@ from starlette.types import Message
 from gateway.catalog import Gateway
 from gateway.errors import Conflict, GatewayError, InternalError, NotFound
 from gateway.patience import Waited, WaitLimit
+from gateway.stopping import Stage, shutting_down
 from gateway.telemetry import current_request
 from wires.outbox import Outbox, PeerGone
 from wires.websocket.conversation import Configuration, Conversation
@@ -42,6 +43,7 @@ log = logging.getLogger("polywire")
 
 POLICY = 1008
 INTERNAL = 1011
+RESTART = 1012
 IDLE = 4408
 MESSAGE_BYTES = 16 * 1024 * 1024
 """The server's own bound (uvicorn's default, which BentoML cannot change): a larger message is closed with 1009."""
@@ -63,6 +65,8 @@ class Connection:
         self._recording = Recording()
         self._turn: Turn | None = None
         self._job: Job | None = None
+        self._stopping = gateway.stopping
+        self._wait = WaitLimit()
         scope = current_request.get()
         self._request_id = scope.request_id if scope else None
 
@@ -70,7 +74,9 @@ class Connection:
         """Serve the socket; `format` and `voice` hold for bare texts."""
         try:
             self._bare = Configuration(voice=voice, format=audio_format(format or "wav"))
-            await self._serve()
+            ring = self._wait.ring
+            with self._stopping.at(Stage.DRAINING, ring), self._stopping.at(Stage.ENDING, ring):
+                await self._serve()
         except GatewayError as error:
             await self._outbox.close(POLICY, error.message)
         except PeerGone:
@@ -79,26 +85,40 @@ class Connection:
             log.exception("a socket of the %s wire failed", self._wire)
             await self._outbox.close(INTERNAL, "Polywire failed; the log has the cause.")
         finally:
+            self._wait.stop()
             self._outbox.gone()
             await self._stop_turn()
 
     async def _serve(self) -> None:
-        wait = WaitLimit()
-        try:
-            while True:
-                try:
-                    message = await wait.within(self._limits.socket_idle_seconds, self._socket.receive())
-                except Waited:
-                    if self._running():
-                        continue
-                    await self._outbox.close(IDLE, "Nothing was said for a while.")
-                    return
-                if message["type"] == "websocket.disconnect":
-                    self._outbox.gone()
-                    return
-                await self._answer(message)
-        finally:
-            wait.stop()
+        while not self._must_leave():
+            try:
+                message = await self._wait.within(self._limits.socket_idle_seconds, self._socket.receive())
+            except Waited:
+                if self._running() or self._must_leave():
+                    continue
+                await self._outbox.close(IDLE, "Nothing was said for a while.")
+                return
+            if message["type"] == "websocket.disconnect":
+                self._outbox.gone()
+                return
+            await self._answer(message)
+        await self._say_goodbye()
+
+    def _must_leave(self) -> bool:
+        """Whether the worker is being stopped; a turn may end while it drains."""
+        stage = self._stopping.stage
+        return stage >= Stage.ENDING or (stage is Stage.DRAINING and not self._running())
+
+    async def _say_goodbye(self) -> None:
+        """End the turn that still runs, or say that there will be none, and close."""
+        turn, error = self._turn, shutting_down()
+        if self._running() and turn is not None and turn.task is not None:
+            turn.task.cancel()
+            await asyncio.gather(turn.task, return_exceptions=True)
+            await turn.fail(error)
+        else:
+            await self._outbox.json(error_frame(shutting_down("Polywire is shutting down; connect again.")))
+        await self._outbox.close(RESTART, "Polywire is shutting down; connect again.")
 
     async def _answer(self, message: Message) -> None:
         """Do what one message says; what is wrong with it is answered and leaves the socket open."""
@@ -171,6 +191,7 @@ class Connection:
         turn = Turn(turn_id or uuid4().hex, self._outbox, self._request_id, bare=bare)
         self._turn, self._job = turn, job
         turn.task = asyncio.create_task(_run(turn, job))
+        turn.task.add_done_callback(self._turn_over)
 
     async def _stop_turn(self) -> None:
         """Cancel the running turn and wait until nothing of it is left."""
@@ -182,6 +203,10 @@ class Connection:
         self._turn = self._job = None
         if not self._outbox.closed:
             await turn.cancelled()
+
+    def _turn_over(self, task: asyncio.Task[None]) -> None:
+        if self._stopping.stage > Stage.SERVING:
+            self._wait.ring()
 
     def _running(self) -> bool:
         return self._turn is not None and self._turn.task is not None and not self._turn.task.done()

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from wires.base import gateway_of
 from wires.client_keys import ClientKey, ClientKeys
+from wires.openai.errors import REFUSED
 from wires.openai.realtime.configuration import Section, SessionConfig
 from wires.openai.realtime.outgoing import new_id
 from wires.openai.realtime.requests import default_voice
@@ -29,7 +30,7 @@ class SecretBody(Section):
     session: dict[str, Any] | None = None
 
 
-@router.post("/v1/realtime/client_secrets")
+@router.post("/v1/realtime/client_secrets", responses=REFUSED)
 async def create(request: Request, body: SecretBody | None = None) -> dict[str, Any]:
     """Issue a key that may open sessions until it expires."""
     gateway = gateway_of(request)

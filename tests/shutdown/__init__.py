@@ -1,0 +1,1 @@
+"""What clients of every wire see when the service is told to stop."""

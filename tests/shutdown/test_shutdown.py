@@ -1,0 +1,177 @@
+"""SIGTERM with a hundred live streams: who is refused, what each client sees, and when the process is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+import websockets
+from opensearch.protobufs.services.ml_service_pb2_grpc import MLServiceStub
+
+from gateway.prediction import load
+from stores import open_store
+from tests.conftest import scripted_config
+from tests.opensearch.calls import asked, read
+from tests.running import Service, running
+from tests.shutdown.clients import POSTS, Client, every_kind, sent
+from tests.upstreams.byte_server import Act, Answer, ByteServer
+
+OF_EACH = 6
+LIMIT = 2.5
+FIRST_CHUNK = b'data: {"choices": [{"index": 0, "delta": {"content": "Hello"}}]}\n\n'
+
+
+@asynccontextmanager
+async def stoppable(
+    paths: pytest.TempPathFactory, upstream: str = "http://127.0.0.1:9", *, limit: float = LIMIT, **options: Any
+) -> AsyncIterator[tuple[Service, httpx.AsyncClient]]:
+    """A service that may drain for `limit` seconds, and an HTTP client that keeps no connection."""
+    config = scripted_config(limits={"drain_seconds": limit})
+    config["providers"].append({"name": "remote", "type": "openai", "base_url": f"{upstream}/v1"})
+    config["models"] += [
+        {"id": "remote", "provider": "remote", "upstream": "m"},
+        {"id": "test/hangs", "provider": "script", "upstream": "hangs-midway"},
+    ]
+    with running(paths.mktemp("stop"), config, grpc=True, **options) as service:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        async with httpx.AsyncClient(base_url=service.url, timeout=30, limits=limits) as http:
+            yield service, http
+
+
+async def started(clients: list[Client]) -> list[asyncio.Task[str]]:
+    """The clients' tasks, once every stream is at work."""
+    tasks = [asyncio.create_task(client.run(client)) for client in clients]
+    async with asyncio.timeout(30):
+        for client in clients:
+            await client.begun.wait()
+    return tasks
+
+
+async def gone(service: Service) -> None:
+    """Wait for the supervisor's end."""
+    await asyncio.to_thread(service.process.wait, 30)
+
+
+async def stored_ends(service: Service) -> Counter[str]:
+    """How the predictions that the service left behind ended."""
+    store = open_store(f"sqlite:///{service.log.parent / 'polywire.db'}")
+    try:
+        kept = [load(document.value) for document in await store.list("prediction", owner="", limit=1000)]
+    finally:
+        await store.aclose()
+    return Counter(f"{prediction.status}: {prediction.error}" for prediction in kept)
+
+
+async def test_each_of_a_hundred_clients_sees_the_end_of_its_own_protocol(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    hanging = Answer([FIRST_CHUNK, Act.HANG])
+    async with (
+        ByteServer({"/v1/chat/completions": hanging}) as upstream,
+        stoppable(tmp_path_factory, upstream.url) as (service, http),
+    ):
+        clients = [client for _ in range(OF_EACH) for client in every_kind(service, http)]
+        clients.sort(key=lambda client: "in time" in client.kind)
+        tasks = await started(clients)
+        assert len(tasks) > 100
+        began = time.monotonic()
+        service.process.send_signal(signal.SIGTERM)
+        seen = await asyncio.gather(*tasks)
+        streams_over = time.monotonic() - began
+        await gone(service)
+        over = time.monotonic() - began
+
+        expected = {client.kind: client.sees for client in clients}
+        table = Counter((client.kind, line) for client, line in zip(clients, seen, strict=True))
+        printed = "\n".join(f"{n:3d} x {kind}: {line}" for (kind, line), n in table.items())
+        print(f"{printed}\nstreams over after {streams_over:.2f} s, process after {over:.2f} s")  # noqa: T201
+        assert dict(table.keys()) == expected
+        assert all(count == OF_EACH for count in table.values())
+        assert over < LIMIT + 2
+        assert len(upstream.requests) == OF_EACH
+        async with asyncio.timeout(5):
+            for request in upstream.requests:
+                await request.gone.wait()
+
+        stopped = "failed: The service was stopped while this prediction ran; create it again."
+        assert await stored_ends(service) == Counter({stopped: OF_EACH})
+        lines = Counter(line["outcome"] for line in service.access_lines() if "model" in line)
+        assert set(lines) == {"failed", "finished"}
+        assert lines["finished"] == 3 * OF_EACH
+
+
+async def test_readiness_flips_and_new_work_is_refused_while_streams_drain(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    async with stoppable(tmp_path_factory, limit=20) as (service, http):
+        (client,) = (client for client in every_kind(service, http) if client.kind == "openai chat")
+        (task,) = await started([client])
+        assert (await http.get("/readyz")).status_code == 200
+        service.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(10):
+            while (await http.get("/readyz")).status_code != 503:
+                pass
+        assert (await http.get("/livez")).status_code == 200
+        assert (await http.get("/ping")).status_code == 503
+
+        for post in POSTS.values():
+            answer = await http.post(**sent(post, "hello"))
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "2"), post
+            assert answer.headers["connection"] == "close"
+            assert "Polywire is shutting down" in json.dumps(answer.json())
+            assert answer.headers["x-request-id"]
+        answer = await http.post("/v1/models/test/echo/predictions", json={"input": {"prompt": "hi"}})
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
+        assert answer.json()["title"] == "Service Unavailable"
+
+        async with websockets.connect(f"{service.ws_url}/ws") as socket:
+            assert json.loads(await socket.recv())["code"] == "shutting_down"
+            with pytest.raises(websockets.ConnectionClosed):
+                await socket.recv()
+            assert socket.close_code == 1012
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{service.grpc_port}") as channel:
+            _, code, _ = await read(MLServiceStub(channel).PredictModelStream(asked("hello", inputs="hi")))
+            assert code is grpc.StatusCode.UNAVAILABLE
+
+        # A second Ctrl-C does not wait for the rest of the 20 s.
+        began = time.monotonic()
+        for _ in range(2):
+            service.process.send_signal(signal.SIGINT)
+            await asyncio.sleep(0)
+        assert await task == client.sees
+        await gone(service)
+        assert time.monotonic() - began < 5
+
+
+async def test_an_idle_service_stops_at_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    async with stoppable(tmp_path_factory, limit=20) as (service, _):
+        began = time.monotonic()
+        service.process.send_signal(signal.SIGTERM)
+        await gone(service)
+        assert time.monotonic() - began < 4
+
+
+async def test_every_worker_drains_without_the_servers_own_bound(tmp_path_factory: pytest.TempPathFactory) -> None:
+    async with stoppable(tmp_path_factory, limit=1, workers=2, grace=0) as (service, http):
+        kinds = ("generate", "openai chat", "ws, chat")
+        clients = [client for _ in range(8) for client in every_kind(service, http) if client.kind in kinds]
+        tasks = await started(clients)
+        began = time.monotonic()
+        service.process.send_signal(signal.SIGTERM)
+        # A service manager tells the workers as well.
+        for worker in service.workers():
+            os.kill(worker.pid, signal.SIGTERM)
+        seen = await asyncio.gather(*tasks)
+        assert seen == [client.sees for client in clients]
+        await gone(service)
+        assert time.monotonic() - began < 1 + 4
