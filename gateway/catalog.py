@@ -283,9 +283,8 @@ class Gateway:
         """`provider/upstream` for a provider row that says `open: true`."""
         name, _, upstream = model_id.partition("/")
         row = self._rows.get(name)
-        if row is None or not row.open or not upstream:
-            return None
-        return ModelRow(id=model_id, provider=name, upstream=upstream, kind=kind)
+        is_open = row is not None and row.open and upstream
+        return ModelRow(id=model_id, provider=name, upstream=upstream, kind=kind) if is_open else None
 
 
 def _not_ready(name: str, kind: Kind, error: GatewayError) -> None:
