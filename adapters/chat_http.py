@@ -6,7 +6,8 @@ The answer is server-sent events, JSON lines (LMI's default) or, from a server t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import aiohttp
@@ -14,6 +15,7 @@ import msgspec
 
 from adapters.chat_completions import ChatCompletionDecoder, stream_error
 from adapters.http import LONGEST_BODY, HttpUpstream
+from gateway.bursts import Bursts
 from gateway.config import ProviderRow
 from gateway.errors import UpstreamError
 from gateway.events import Delta, Finished
@@ -23,32 +25,51 @@ DRAIN_SECONDS = 0.05
 """How long the body's end is waited for after `[DONE]`, so that the connection can be used again."""
 
 
-async def stream_chat(
+def stream_chat(
     upstream: HttpUpstream, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
 ) -> AsyncGenerator[Delta | Finished, None]:
     """The events of `POST path` with `body`. Closing the generator closes the connection.
 
     Raises GatewayError; Truncated when the body ends without `[DONE]` or a finish reason.
     """
+    return Bursts(_reads(upstream, path, body, headers or {}))
+
+
+async def _reads(
+    upstream: HttpUpstream, path: str, body: dict[str, Any], headers: Mapping[str, str]
+) -> AsyncGenerator[Iterable[Delta | Finished], None]:
+    """The events of each read of the body."""
     decoder = ChatCompletionDecoder(upstream.row)
-    head = {**(headers or {}), "content-type": "application/json", "accept": "text/event-stream"}
+    head = {**headers, "content-type": "application/json", "accept": "text/event-stream"}
     async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=head) as response:
         receive = response.content.readany
         piece = await receive()
         payloads = _reader(upstream.row, response.content_type, piece)
-        while piece:
-            for payload in payloads.feed(piece):
-                for delta in decoder.feed(payload):
-                    yield delta
+        try:
+            while piece:
+                yield _events(decoder, payloads.feed(piece))
+                if decoder.done:
+                    return
+                piece = await receive()
+            yield chain(_events(decoder, payloads.rest()), _finish(decoder))
+        finally:
             if decoder.done:
                 await _drain(response)
-                break
-            piece = await receive()
-        else:
-            for payload in payloads.rest():
-                for delta in decoder.feed(payload):
-                    yield delta
-    yield decoder.finish()
+
+
+def _events(decoder: ChatCompletionDecoder, payloads: Iterable[bytes]) -> Iterator[Delta | Finished]:
+    """The events of the payloads; the last one too when `[DONE]` is among them."""
+    for payload in payloads:
+        yield from decoder.feed(payload)
+        if decoder.done:
+            yield decoder.finish()
+            return
+
+
+def _finish(decoder: ChatCompletionDecoder) -> Iterator[Finished]:
+    """The last event of a body that ended without `[DONE]`."""
+    if not decoder.done:
+        yield decoder.finish()
 
 
 class EventPayloads:
@@ -128,6 +149,8 @@ def _json_or_none(data: bytes) -> Any:
 
 
 async def _drain(response: aiohttp.ClientResponse) -> None:
+    if response.content.at_eof():
+        return
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
             await response.content.readany()

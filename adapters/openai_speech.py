@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
+from typing import Any
 
-from openai import omit
+import msgspec
 
-from adapters.openai_sdk import client, sdk_errors
+from adapters.http import HttpUpstream, bearer
 from gateway.config import ProviderRow, Settings
 from gateway.errors import UpstreamError
 from gateway.events import AudioDelta, AudioEvent, AudioFormat, AudioStart
 from gateway.ports import SpeechLimits
 from gateway.request import SpeechRequest
 
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
 DEFAULT_VOICE = "alloy"
 RATE = 24_000
 OTHER_TYPES = ("audio/mpeg", "audio/wav", "audio/ogg", "text/", "application/json")
@@ -31,32 +33,24 @@ class OpenAISpeech:
 
     def __init__(self, row: ProviderRow, settings: Settings) -> None:
         self.name = row.name
-        self._row = row
-        self._client = client(row)
+        self._upstream = HttpUpstream(row, row.base_url or DEFAULT_BASE_URL, bearer(row))
 
     async def synthesize(self, request: SpeechRequest) -> AsyncGenerator[AudioEvent, None]:
-        asked = self._client.audio.speech.with_streaming_response.create(
-            model=request.model,
-            input=request.text,
-            voice=request.voice or DEFAULT_VOICE,
-            response_format="pcm",
-            speed=omit if request.speed == 1 else request.speed,
-            instructions=request.instructions or omit,
-        )
-        started = False
-        with sdk_errors(self._row):
-            async with asked as response:
-                async for piece in response.iter_bytes():
-                    if not started:
-                        started = True
-                        rate = self._rate(response.headers.get("content-type", ""), piece)
-                        yield AudioStart(AudioFormat(rate=rate))
-                    yield AudioDelta(piece)
-        if not started:
-            raise UpstreamError(f"Provider {self.name!r} answered without any audio.", provider=self.name)
+        body = msgspec.json.encode(_body(request))
+        headers = {"content-type": "application/json"}
+        async with self._upstream.send("POST", "/audio/speech", body=body, headers=headers) as response:
+            receive = response.content.readany
+            piece = await receive()
+            if not piece:
+                raise UpstreamError(f"Provider {self.name!r} answered without any audio.", provider=self.name)
+            rate = self._rate(response.headers.get("content-type", ""), piece)
+            yield AudioStart(AudioFormat(rate=rate))
+            while piece:
+                yield AudioDelta(piece)
+                piece = await receive()
 
     async def aclose(self) -> None:
-        await self._client.close()
+        await self._upstream.aclose()
 
     def _rate(self, content_type: str, piece: bytes) -> int:
         """The true rate. Raises UpstreamError when the bytes are no PCM."""
@@ -67,3 +61,17 @@ class OpenAISpeech:
             )
         declared = re.search(r"rate=(\d{4,6})\b", content_type)
         return int(declared[1]) if declared else RATE
+
+
+def _body(request: SpeechRequest) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "model": request.model,
+        "input": request.text,
+        "voice": request.voice or DEFAULT_VOICE,
+        "response_format": "pcm",
+    }
+    if request.speed != 1:
+        body["speed"] = request.speed
+    if request.instructions:
+        body["instructions"] = request.instructions
+    return body

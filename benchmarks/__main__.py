@@ -1,16 +1,58 @@
-"""`make bench`: run every benchmark and print its table."""
+"""`make bench`: run every benchmark, or those that are named, and print their tables."""
 
 from __future__ import annotations
 
-from benchmarks import adapters, embedded, stores
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import adapters, embedded, growth, relays, stores, voices
+from benchmarks.load import Unavailable
 from benchmarks.table import ratios, table
+
+PICTURES = Path(__file__).resolve().parent.parent / "docs" / "performance"
+
+
+def _embedded(rounds: int, pictures: Path) -> str:
+    return table("The embedded model and voice", embedded.measure())
+
+
+def _adapters(rounds: int, pictures: Path) -> str:
+    return ratios(f"Adapters, {adapters.STREAMS} streams at once", adapters.measure())
+
+
+def _stores(rounds: int, pictures: Path) -> str:
+    return stores.report()
+
+
+SECTIONS: dict[str, Callable[[int, Path], str]] = {
+    "embedded": _embedded,
+    "relays": relays.section,
+    "voices": voices.section,
+    "growth": growth.section,
+    "adapters": _adapters,
+    "stores": _stores,
+}
+"""Each takes the number of rounds and the folder for its pictures, and gives Markdown."""
 
 
 def main() -> None:
     """Print the tables."""
-    print(ratios(f"Adapters, {adapters.STREAMS} streams at once", adapters.measure()), end="\n\n", flush=True)
-    print(table("The embedded model and voice", embedded.measure()), end="\n\n", flush=True)
-    print(stores.report())
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}; default: all")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--pictures", type=Path, default=PICTURES)
+    asked = parser.parse_args()
+    if unknown := set(asked.sections) - set(SECTIONS):
+        parser.error(f"no such section: {', '.join(sorted(unknown))}")
+    asked.pictures.mkdir(parents=True, exist_ok=True)
+    done = []
+    for name in asked.sections or SECTIONS:
+        try:
+            done.append(f"## {name}\n\n{SECTIONS[name](asked.rounds, asked.pictures)}")
+        except Unavailable as reason:
+            done.append(f"## {name}\n\nleft out: {reason}")
+    print("\n\n".join(done))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -55,3 +55,21 @@ def ratios(title: str, rows: Sequence[Ratio]) -> str:
         for row in rows
     ]
     return "\n".join(lines)
+
+
+def grid(results: Mapping[str, Mapping[str, float | None]]) -> str:
+    """Programs as columns and figures as rows, in Markdown."""
+    names = list(dict.fromkeys(name for figures in results.values() for name in figures))
+    lines = ["| figure | " + " | ".join(results) + " |", "| --- |" + " --- |" * len(results)]
+    for name in names:
+        lines.append(f"| {name} | " + " | ".join(_number(figures.get(name)) for figures in results.values()) + " |")
+    return "\n".join(lines)
+
+
+def ratio(ours: float | None, theirs: float | None) -> float | None:
+    """`ours / theirs`, None where one is missing."""
+    return None if ours is None or not theirs else ours / theirs
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

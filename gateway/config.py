@@ -7,6 +7,7 @@ Secrets are named in the file and come from the environment; they never leave th
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -98,7 +99,7 @@ class ModelRow(_Strict):
     voice: str | None = None
     served_model: str | None = None
 
-    @property
+    @cached_property
     def options(self) -> dict[str, Any]:
         """What an adapter may want to know of this row (`ChatRequest.options`)."""
         return self.model_dump(include={"dialect", "voice", "served_model"}, exclude_none=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import Self, TypeVar
 
 Result = TypeVar("Result")
 
@@ -18,7 +18,7 @@ class Waited(Exception):
 
 
 class WaitLimit:
-    """Bounds one wait after the other in the same task: `await limit.within(seconds, awaitable)`.
+    """Bounds one wait after the other in the same task: `with limit.bounded(seconds): ... = await awaitable`.
 
     A timer that is already set to ring later is left alone, so a wait that ends in time costs no timer at all.
     """
@@ -32,24 +32,33 @@ class WaitLimit:
         self._cancelled_before = 0
         self._rings = 0
 
-    async def within(self, seconds: float | None, awaitable: Awaitable[Result]) -> Result:
-        """The awaitable's result. Raises Waited after `seconds` (None: never), when the awaitable was cancelled."""
-        deadline = math.inf if seconds is None else self._loop.time() + seconds
-        self._deadline, self._task, self._rings = deadline, asyncio.current_task(), 0
+    def bounded(self, seconds: float | None) -> Self:
+        """Begin a wait of `seconds` at most (None: without end). The block raises Waited when it was cancelled for it.
+
+        The plain form for hot paths: no coroutine stands between the block's awaitable and its task.
+        """
+        self._rings = 0
+        self._deadline = deadline = math.inf if seconds is None else self._loop.time() + seconds
+        self._task = task = asyncio.current_task(self._loop)
         self._again = RING_AGAIN_SECONDS if seconds is None else seconds
-        self._cancelled_before = self._task.cancelling() if self._task else 0
+        self._cancelled_before = task.cancelling() if task else 0
         if seconds is not None and (self._timer is None or self._timer.when() > deadline):
             self._arm(deadline)
-        try:
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        self._deadline = None
+        # Whatever the awaitable makes of its cancellation; it is Waited unless the task is cancelled by others too.
+        if self._rings and self._take_back() and isinstance(error, Exception | asyncio.CancelledError):
+            raise Waited from None
+
+    async def within(self, seconds: float | None, awaitable: Awaitable[Result]) -> Result:
+        """The awaitable's result. Raises Waited after `seconds` (None: never), when the awaitable was cancelled."""
+        with self.bounded(seconds):
             return await awaitable
-        except (Exception, asyncio.CancelledError):
-            # Whatever the awaitable makes of its cancellation; it is Waited unless the task is cancelled by others too.
-            if self._take_back():
-                raise Waited from None
-            raise
-        finally:
-            self._deadline = None
-            self._take_back()
 
     def ring(self) -> None:
         """End the wait that goes on now, if one does, as if its time were over."""

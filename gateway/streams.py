@@ -10,12 +10,14 @@ import asyncio
 import logging
 import random
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 from uuid import uuid4
 
+from gateway.bursts import Bursts
 from gateway.errors import GatewayError, InternalError, Truncated, UpstreamTimeout
 from gateway.events import (
     AudioDelta,
@@ -71,47 +73,49 @@ class EventStream(Generic[ProviderEventT]):
         self._patience = patience
         self.meter = meter
         self._wait = WaitLimit()
-        self._next: StreamEvent | None = None
+        self._ready: deque[StreamEvent] = deque((started,))
         self._tool_calls = 0
         self._unbroken = 0
         self._audio = False
         self._ended = False
-        self._announced = False
         self._stopped: GatewayError | None = None
 
     def __aiter__(self) -> AsyncIterator[StreamEvent]:
         return self
 
     async def __anext__(self) -> StreamEvent:
-        if not self._announced:
-            self._announced = True
-            return self.started
-        if self._next is not None:
-            event, self._next = self._next, None
-            return event
-        if self._ended:
-            raise StopAsyncIteration
-        try:
-            return await self._advance(self._patience.idle)
-        except GatewayError as error:
-            return self._end(Failed(error))
+        ready = self._ready
+        while not ready:
+            if self._ended:
+                raise StopAsyncIteration
+            try:
+                await self._read(self._patience.idle)
+            except GatewayError as error:
+                ready.append(self._end(Failed(error)))
+        return ready.popleft()
+
+    @property
+    def pending(self) -> bool:
+        """Whether the next event is there already, so that it may be sent together with the last one."""
+        return bool(self._ready)
 
     async def first(self) -> None:
         """Wait for the provider's first event, trying again as configured. Raises GatewayError if there is none."""
         attempt = 0
-        while True:
+        while len(self._ready) == 1:
             try:
-                self._next = await self._advance(self._patience.first_event)
+                await self._read(self._patience.first_event)
             except GatewayError as error:
                 pause = _retry_pause(error, attempt)
+                if len(self._ready) > 1:
+                    self._ready.append(self._end(Failed(error)))
+                    return
                 if attempt >= self._patience.retries or pause is None or error is self._stopped:
                     self._end(Failed(error))
                     raise
                 attempt += 1
                 await self._close_source()
                 await asyncio.sleep(pause)
-            else:
-                return
 
     def stop(self, error: GatewayError) -> None:
         """End the stream with `error`, also while it waits for its provider."""
@@ -140,48 +144,61 @@ class EventStream(Generic[ProviderEventT]):
                 raise
             log.error("provider %r was cancelled from within while it closed", self.meter.provider)
 
-    async def _advance(self, limit: float | None) -> StreamEvent:
-        """The provider's next event, with empty ones left out. Raises GatewayError, never anything stray."""
-        while True:
+    async def _read(self, limit: float | None) -> None:
+        """Wait for the provider's next event and take it with all that came together with it.
+
+        Raises GatewayError, never anything stray.
+        """
+        if self._unbroken >= EVENTS_PER_BREATH:
+            self._unbroken = 0
+            await asyncio.sleep(0)
+        self._demand_going_on()
+        try:
+            if self._events is None:
+                self._events = self._open()
+            with self._wait.bounded(limit):
+                event = await self._events.__anext__()
+            self._take(event)
+            if isinstance(self._events, Bursts):
+                for event in self._events.rest():
+                    self._take(event)
+        except StopAsyncIteration:
+            raise Truncated(
+                f"Provider {self.meter.provider!r} ended without a terminal marker; the answer is incomplete.",
+                provider=self.meter.provider,
+            ) from None
+        except Waited:
             self._demand_going_on()
-            try:
-                if self._events is None:
-                    self._events = self._open()
-                event = await self._wait.within(limit, self._events.__anext__())
-            except StopAsyncIteration:
-                raise Truncated(
-                    f"Provider {self.meter.provider!r} ended without a terminal marker; the answer is incomplete.",
-                    provider=self.meter.provider,
-                ) from None
-            except Waited:
-                self._demand_going_on()
-                raise UpstreamTimeout(
-                    f"Provider {self.meter.provider!r} sent nothing for {limit:g} s.", provider=self.meter.provider
-                ) from None
-            except GatewayError as error:
-                error.provider = error.provider or self.meter.provider
+            raise UpstreamTimeout(
+                f"Provider {self.meter.provider!r} sent nothing for {limit:g} s.", provider=self.meter.provider
+            ) from None
+        except GatewayError as error:
+            error.provider = error.provider or self.meter.provider
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
-            except (Exception, asyncio.CancelledError) as error:
-                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-                    raise
-                log.exception("provider %r raised", self.meter.provider)
-                raise InternalError(
-                    f"Polywire failed while reading from provider {self.meter.provider!r}; the log has the cause.",
-                    provider=self.meter.provider,
-                ) from error
-            self._unbroken += 1
-            if self._unbroken % EVENTS_PER_BREATH == 0:
-                await asyncio.sleep(0)
-            if self._accept(event):
-                return event
+            log.exception("provider %r raised", self.meter.provider)
+            raise InternalError(
+                f"Polywire failed while reading from provider {self.meter.provider!r}; the log has the cause.",
+                provider=self.meter.provider,
+            ) from error
+
+    def _take(self, event: StreamEvent) -> None:
+        """Make `event` ready, unless it is empty or comes after the end."""
+        self._unbroken += 1
+        if not self._ended and self._accept(event):
+            self._ready.append(event)
 
     def _accept(self, event: StreamEvent) -> bool:
         """Check `event` against the grammar; False leaves it out."""
         match event:
-            case TextDelta(text="") | AudioDelta(data=b"") | ReasoningDelta(text="", signature=None):
+            case TextDelta(text=text):
+                if not text:
+                    return False
+                self.meter.delta()
+            case AudioDelta(data=b"") | ReasoningDelta(text="", signature=None):
                 return False
-            case TextDelta():
-                self.meter.text()
             case ReasoningDelta():
                 self.meter.delta()
             case AudioDelta():

@@ -8,7 +8,8 @@ import sys
 import time
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -51,6 +52,14 @@ CODES = {
 """The codes of refusals that are not ours: BentoML's answers to its own API."""
 
 access_log = logging.getLogger("polywire.access")
+
+MetricT = TypeVar("MetricT", Counter, Gauge, Histogram)
+
+
+@cache
+def _labelled(metric: MetricT, *labels: str) -> MetricT:
+    """One child of a metric. Labels are configured names, so there are few."""
+    return metric.labels(*labels)
 
 
 @dataclass(slots=True)
@@ -106,7 +115,7 @@ class Meter:
         self._deltas = 0
         self._terminal: Finished | Failed | None = None
         self._closed = False
-        OPEN.labels(wire).inc()
+        _labelled(OPEN, wire).inc()
 
     @property
     def ttft_ms(self) -> float | None:
@@ -129,8 +138,6 @@ class Meter:
         if self._first is None:
             self._first = self._last
         self._deltas += 1
-
-    text = delta
 
     def audio(self) -> None:
         """Audio passed."""
@@ -168,8 +175,8 @@ class Meter:
         if self._closed:
             return
         self._closed = True
-        OPEN.labels(self.wire).dec()
-        STREAMS.labels(self.wire, self.provider, self.outcome).inc()
+        _labelled(OPEN, self.wire).dec()
+        _labelled(STREAMS, self.wire, self.provider, self.outcome).inc()
         usage = self._terminal.usage if isinstance(self._terminal, Finished) else None
         self._observe(usage)
         error = self._terminal.error if isinstance(self._terminal, Failed) else None
@@ -177,13 +184,13 @@ class Meter:
 
     def _observe(self, usage: Usage | None) -> None:
         if self._first is not None:
-            FIRST_TOKEN.labels(self.wire, self.provider).observe(self._first - self._began)
+            _labelled(FIRST_TOKEN, self.wire, self.provider).observe(self._first - self._began)
             if self._deltas > 1:
                 per_delta = (self._last - self._first) / (self._deltas - 1)
-                PER_TOKEN.labels(self.wire, self.provider).observe(per_delta)
+                _labelled(PER_TOKEN, self.wire, self.provider).observe(per_delta)
         if usage is not None:
-            TOKEN_USAGE.labels(self.wire, self.provider, "input").observe(usage.input_tokens)
-            TOKEN_USAGE.labels(self.wire, self.provider, "output").observe(usage.output_tokens)
+            _labelled(TOKEN_USAGE, self.wire, self.provider, "input").observe(usage.input_tokens)
+            _labelled(TOKEN_USAGE, self.wire, self.provider, "output").observe(usage.output_tokens)
 
 
 def write_access_line(

@@ -9,7 +9,14 @@ from pathlib import Path
 
 LONGEST = 300
 BANNED_NAMES = re.compile(r"(^|_)(utils?|helpers?|manager|misc|common)(_|\.|$)")
-REASONED = re.compile(r"#\s*(?:noqa: [A-Z0-9, ]+|type: ignore\[[a-z-]+\])\s*(?P<reason>.*)")
+REASONED = re.compile(r"#\s*(?:noqa: [A-Z0-9, ]+|type: ignore\[[a-z, -]+\])\s*(?P<reason>.*)")
+
+
+PROVIDER_PART = re.compile(
+    r"^from adapters\.((?:cog|connector|local|openai|opensearch|replicate|sagemaker)_\w+) import", re.M
+)
+SHARED_PARTS = frozenset({"replicate_input"})
+"""Replicate's inputs are Cog's as well."""
 
 
 def tracked() -> list[Path]:
@@ -34,6 +41,8 @@ def broken(path: Path) -> list[str]:
         faults.append(f"{path}: name it for what it holds")
     if text.strip() and not text.lstrip().startswith(('"""', 'r"""', "#!")):
         faults.append(f"{path}: begins without saying what it is for")
+    if path.parts[0] == "adapters":
+        faults += borrowed(path, text)
     if path.parts[0] != "tests":
         for number, line in enumerate(lines, 1):
             if "noqa" in line or "type: ignore" in line:
@@ -41,6 +50,13 @@ def broken(path: Path) -> list[str]:
                 if not found or not found["reason"].lstrip(" -#"):
                     faults.append(f"{path}:{number}: an ignore without its code and a reason")
     return faults
+
+
+def borrowed(path: Path, text: str) -> list[str]:
+    """Parts of another provider that an adapter imports: `openai_sdk` is for `openai_...` alone."""
+    own = path.stem.partition("_")[0]
+    parts = (part for part in PROVIDER_PART.findall(text) if part not in SHARED_PARTS)
+    return [f"{path}: {part} is another provider's own" for part in parts if part.partition("_")[0] != own]
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ async def test_a_row_without_a_key_never_takes_one_from_the_environment() -> Non
     async with ByteServer({SPEECH: audio(PCM)}) as server:
         provider = OpenAISpeech(ProviderRow(name="v", type="openai", base_url=f"{server.url}/v1"), Settings())
         assert [event async for event in provider.synthesize(SPOKEN)]
-        assert server.requests[0].headers["authorization"] == "Bearer none"
+        assert "authorization" not in server.requests[0].headers
         await provider.aclose()
 
 

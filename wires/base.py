@@ -22,6 +22,7 @@ from gateway.config import Limits
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.events import Failed, StreamEvent
 from gateway.patience import Waited, WaitLimit
+from gateway.streams import EventStream
 from gateway.telemetry import current_request
 
 Frame = TypeVar("Frame", covariant=True)
@@ -119,17 +120,26 @@ class StreamResponse(Response):
         self._keepalive = keepalive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # A task of its own: what wakes the stream then does not pass the middleware that the request came through,
+        # some forty frames, at every event. Whoever cancels this one cancels that.
+        await asyncio.create_task(self._play(scope, receive, send))
+
+    async def _play(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = _Body(send, self._head(), self._limits, self._keepalive)
+        encode = self._encoder.encode
+        frames: list[bytes] = []
         try:
             async with self._open() as events:
                 async for event in events:
-                    for frame in self._encoder.encode(event):
-                        await body.send(frame)
+                    frames += encode(event)
+                    if not (isinstance(events, EventStream) and events.pending):
+                        await body.send(b"".join(frames))
+                        frames.clear()
         except GatewayError as error:
-            if not body.started:
+            if not (body.started or frames):
                 await self._wire.refuse(error)(scope, receive, send)
                 return
-            if not await self._said(body, error):
+            if not await self._said(body, frames, error):
                 return
         except Waited:
             # The client reads nothing: leaving the response unfinished lets it go.
@@ -138,11 +148,10 @@ class StreamResponse(Response):
             await body.stop()
         await body.end()
 
-    async def _said(self, body: _Body, error: GatewayError) -> bool:
-        """Whether the failure was sent as a frame; if not, the response stays unfinished."""
+    async def _said(self, body: _Body, frames: list[bytes], error: GatewayError) -> bool:
+        """Whether the failure was sent as a frame, after those that wait; if not, the response stays unfinished."""
         try:
-            for frame in self._encoder.encode(Failed(error)):
-                await body.send(frame)
+            await body.send(b"".join((*frames, *self._encoder.encode(Failed(error)))))
         except (GatewayError, Waited):
             return False
         return True
@@ -167,13 +176,17 @@ class _Body:
         self._timer = self._loop.call_later(self._every, self._ring) if keepalive else None
         self.started = False
 
-    async def send(self, frame: bytes) -> None:
-        """Send one frame, after the head if it is the first. Raises Waited when the client accepts nothing."""
-        await self._quiet()
-        if not self.started:
-            self.started = True
-            await self._send(self._head)
-        await self._wait.within(self._stall, self._send(_message(frame, True)))
+    async def send(self, data: bytes) -> None:
+        """Send frames, if any, after the head if they are the first. Raises Waited when the client accepts nothing."""
+        if not data:
+            return
+        if self._pinging is not None:
+            await self._quiet()
+        with self._wait.bounded(self._stall):
+            if not self.started:
+                self.started = True
+                await self._send(self._head)
+            await self._send(_message(data, True))
         self._last = self._loop.time()
 
     async def end(self) -> None:

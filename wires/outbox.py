@@ -10,6 +10,9 @@ from starlette.types import Message, Send
 
 from gateway.patience import Waited, WaitLimit
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+"""ASCII, so that no client's line splitting and no lone surrogate can break it."""
+
 
 class PeerGone(Exception):
     """The client left or takes nothing any more: nothing can be sent to it."""
@@ -27,8 +30,7 @@ class Outbox:
 
     async def json(self, message: dict[str, Any]) -> None:
         """Send one JSON message."""
-        # ASCII, so that no client's line splitting and no lone surrogate can break it.
-        await self._put({"type": "websocket.send", "text": json.dumps(message, separators=(",", ":"))})
+        await self._put({"type": "websocket.send", "text": _encode(message)})
 
     async def audio(self, data: bytes) -> None:
         """Send audio as one binary frame."""
@@ -55,7 +57,8 @@ class Outbox:
             if self.closed:
                 raise PeerGone
             try:
-                await self._wait.within(self._stall, self._send(message))
+                with self._wait.bounded(self._stall):
+                    await self._send(message)
             except (Waited, RuntimeError, OSError) as error:
                 self.gone()
                 raise PeerGone from error

@@ -37,11 +37,6 @@ def json_lines(body: bytes) -> Iterator[dict[str, Any]]:
     yield from (json.loads(line) for line in body.decode().split("\n") if line)
 
 
-def openai_error(raw: Raw, answer: Answer) -> Answer:
-    answer.fail(json_of(raw)["error"]["message"])
-    return answer
-
-
 def read_plain(raw: Raw) -> Answer:
     """`/generate`: the body is the text, and its clean end the only end."""
     answer = Answer()
@@ -180,7 +175,8 @@ def read_response(raw: Raw) -> Answer:
     """The Responses API: numbered events, one of which ends the response."""
     answer = Answer()
     if raw.status != 200:
-        return openai_error(raw, answer)
+        answer.fail(json_of(raw)["error"]["message"])
+        return answer
     for number, (name, data) in enumerate(sse(raw.body)):
         event = json.loads(data)
         assert (event["type"], event["sequence_number"]) == (name, number)

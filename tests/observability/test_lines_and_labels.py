@@ -25,10 +25,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A service with an open provider and trusted connectors: whatever lets callers make up names."""
     config = scripted_config(connectors={"trusted_endpoints": [r"^http://127\.0\.0\.1:\d+/.*$"]})
     config["providers"][0]["open"] = True
-    config["models"] += [
-        {"id": "test/hello", "provider": "script", "upstream": "hello"},
-        {"id": "test/fails", "provider": "script", "upstream": "fails-midway"},
-    ]
+    config["models"].append({"id": "test/fails", "provider": "script", "upstream": "fails-midway"})
     with running(tmp_path_factory.mktemp("seen"), config, grpc=True) as started:
         yield started
 

@@ -18,6 +18,7 @@ from tests.opensearch.calls import asked, content
 from tests.running import Service
 
 HUNG = "hangs-midway"
+TEXT_SESSION = {"type": "realtime", "output_modalities": ["text"]}
 MESSAGES = [{"role": "user", "content": "hi"}]
 
 
@@ -48,6 +49,8 @@ POSTS = {
         "/generate", {"prompt": "hi"}, "event: error, broken body", {"accept": "text/event-stream"}
     ),
     "openai chat": Post("/v1/chat/completions", {"messages": MESSAGES, "stream": True}, "error frame, end"),
+    "openai responses": Post("/v1/responses", {"input": "hi", "stream": True}, "response.failed, end"),
+    "openai completions": Post("/v1/completions", {"prompt": "hi", "stream": True}, "error frame, end"),
     "ml commons": Post(
         "/_plugins/_ml/models/MODEL/_predict/stream", {"parameters": {"inputs": "hi"}}, "error frame, end"
     ),
@@ -72,6 +75,7 @@ def every_kind(service: Service, http: httpx.AsyncClient) -> list[Client]:
         Client("ws, chat", lambda c: _turn(service, c, HUNG), "text, error shutting_down, 1012"),
         Client("ws, idle", lambda c: _idle(service, c), "error shutting_down, 1012"),
         Client("ws, speech that is being written", lambda c: _fed(service, c), "audio, error shutting_down, 1012"),
+        Client("realtime", lambda c: _realtime(service, c), "text, response.done failed, error shutting_down, 1012"),
         Client("grpc", lambda c: _grpc(service, c, HUNG), "text, UNAVAILABLE"),
         Client("openai, ends in time", lambda c: _stream(http, c, POSTS["openai chat"], "slow"), "text, [DONE], end"),
         Client("ws, ends in time", lambda c: _turn(service, c, "slow"), "text, finished, error shutting_down, 1012"),
@@ -109,6 +113,7 @@ MARKS = (
     ('\n\ndata: {"error"', "error frame"),
     ('data:{"error"', "error frame"),
     ("ModelStreamError", "exception frame"),
+    ("event: response.failed", "response.failed"),
     ("[DONE]", "[DONE]"),
 )
 
@@ -159,19 +164,42 @@ async def _fed(service: Service, client: Client) -> str:
         return await _seen(socket, client, "pong")
 
 
+async def _realtime(service: Service, client: Client) -> str:
+    words: list[str] = []
+    async with websockets.connect(f"{service.ws_url}/v1/realtime?model={HUNG}") as socket:
+        await socket.send(json.dumps({"type": "session.update", "session": TEXT_SESSION}))
+        item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+        await socket.send(json.dumps({"type": "conversation.item.create", "item": item}))
+        await socket.send(json.dumps({"type": "response.create"}))
+        while (message := await _next(socket)) is not None:
+            event = json.loads(message)
+            if event["type"] == "response.output_text.delta":
+                client.begun.set()
+                words.append("text")
+            elif event["type"] == "response.done":
+                words.append(f"response.done {event['response']['status']}")
+            elif event["type"] == "error":
+                words.append(f"error {event['error']['code']}")
+    return ", ".join([*words, str(socket.close_code)])
+
+
+async def _next(socket: ClientConnection) -> str | bytes | None:
+    try:
+        return await socket.recv()
+    except websockets.ConnectionClosed:
+        return None
+
+
 async def _seen(socket: ClientConnection, client: Client, begins: str) -> str:
     words: list[str] = []
-    try:
-        async for message in socket:
-            kind = json.loads(message)["type"] if isinstance(message, str) else "audio"
-            if kind == "error":
-                kind += f" {json.loads(message)['code']}"
-            if kind not in words and kind not in ("started", "pong"):
-                words.append(kind)
-            if kind == begins:
-                client.begun.set()
-    except websockets.ConnectionClosed:
-        pass
+    while (message := await _next(socket)) is not None:
+        kind = json.loads(message)["type"] if isinstance(message, str) else "audio"
+        if kind == "error":
+            kind += f" {json.loads(message)['code']}"
+        if kind not in words and kind not in ("started", "pong"):
+            words.append(kind)
+        if kind == begins:
+            client.begun.set()
     return ", ".join([*words, str(socket.close_code)])
 
 

@@ -26,8 +26,12 @@ from tests.running import Service, running
 from tests.shutdown.clients import POSTS, Client, every_kind, sent
 from tests.upstreams.byte_server import Act, Answer, ByteServer
 
-OF_EACH = 6
+OF_EACH = 5
 LIMIT = 2.5
+LONG = 60.0
+"""A limit that no test waits for."""
+TEARDOWN_SECONDS = 8.0
+"""For an interpreter to end on a busy machine; half a second on a free one."""
 FIRST_CHUNK = b'data: {"choices": [{"index": 0, "delta": {"content": "Hello"}}]}\n\n'
 
 
@@ -83,7 +87,7 @@ async def test_each_of_a_hundred_clients_sees_the_end_of_its_own_protocol(
         clients = [client for _ in range(OF_EACH) for client in every_kind(service, http)]
         clients.sort(key=lambda client: "in time" in client.kind)
         tasks = await started(clients)
-        assert len(tasks) > 100
+        assert len(tasks) >= 100
         began = time.monotonic()
         service.process.send_signal(signal.SIGTERM)
         seen = await asyncio.gather(*tasks)
@@ -97,7 +101,8 @@ async def test_each_of_a_hundred_clients_sees_the_end_of_its_own_protocol(
         print(f"{printed}\nstreams over after {streams_over:.2f} s, process after {over:.2f} s")  # noqa: T201
         assert dict(table.keys()) == expected
         assert all(count == OF_EACH for count in table.values())
-        assert over < LIMIT + 2
+        assert streams_over < LIMIT + 2
+        assert over < LIMIT + 2 + TEARDOWN_SECONDS
         assert len(upstream.requests) == OF_EACH
         async with asyncio.timeout(5):
             for request in upstream.requests:
@@ -113,7 +118,7 @@ async def test_each_of_a_hundred_clients_sees_the_end_of_its_own_protocol(
 async def test_readiness_flips_and_new_work_is_refused_while_streams_drain(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    async with stoppable(tmp_path_factory, limit=20) as (service, http):
+    async with stoppable(tmp_path_factory, limit=LONG) as (service, http):
         (client,) = (client for client in every_kind(service, http) if client.kind == "openai chat")
         (task,) = await started([client])
         assert (await http.get("/readyz")).status_code == 200
@@ -143,22 +148,22 @@ async def test_readiness_flips_and_new_work_is_refused_while_streams_drain(
             _, code, _ = await read(MLServiceStub(channel).PredictModelStream(asked("hello", inputs="hi")))
             assert code is grpc.StatusCode.UNAVAILABLE
 
-        # A second Ctrl-C does not wait for the rest of the 20 s.
+        # A second Ctrl-C does not wait for the rest of the limit.
         began = time.monotonic()
         for _ in range(2):
             service.process.send_signal(signal.SIGINT)
             await asyncio.sleep(0)
         assert await task == client.sees
         await gone(service)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < LONG / 3
 
 
 async def test_an_idle_service_stops_at_once(tmp_path_factory: pytest.TempPathFactory) -> None:
-    async with stoppable(tmp_path_factory, limit=20) as (service, _):
+    async with stoppable(tmp_path_factory, limit=LONG) as (service, _):
         began = time.monotonic()
         service.process.send_signal(signal.SIGTERM)
         await gone(service)
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < LONG / 3
 
 
 async def test_every_worker_drains_without_the_servers_own_bound(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -174,4 +179,4 @@ async def test_every_worker_drains_without_the_servers_own_bound(tmp_path_factor
         seen = await asyncio.gather(*tasks)
         assert seen == [client.sees for client in clients]
         await gone(service)
-        assert time.monotonic() - began < 1 + 4
+        assert time.monotonic() - began < 1 + 2 + TEARDOWN_SECONDS

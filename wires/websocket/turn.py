@@ -18,7 +18,7 @@ class Turn:
 
     def __init__(self, turn_id: str, outbox: Outbox, request_id: str | None, *, bare: bool = False) -> None:
         self.id = turn_id
-        self.text = ""
+        self._texts: list[str] = []
         self.ended = False
         self.task: asyncio.Task[None] | None = None
         self._outbox = outbox
@@ -29,11 +29,16 @@ class Turn:
         self._first_text: float | None = None
         self._first_audio: float | None = None
 
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return "".join(self._texts)
+
     async def play(self, events: AsyncIterator[StreamEvent]) -> None:
         """Send a stream to its end."""
         async for event in events:
             if isinstance(event, TextDelta):
-                self.text += event.text
+                self._texts.append(event.text)
             for frame in self._encoder.encode(event):
                 await self._put(frame)
 

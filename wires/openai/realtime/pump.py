@@ -20,6 +20,7 @@ from gateway.errors import ContextLengthExceeded, GatewayError, InternalError
 from gateway.events import AudioDelta, Failed, StreamEvent
 from gateway.patience import Waited, WaitLimit
 from gateway.request import ChatRequest
+from gateway.stopping import Stage, shutting_down
 from gateway.voice_activity import VoiceActivity
 from gateway.waiting import Signal
 from wires.openai.realtime.client_events import parse
@@ -37,7 +38,9 @@ PIECE_SECONDS = 0.1
 MOST_QUEUED = 8
 """Events that may wait for a slow reader before whoever makes them waits too."""
 LARGE_MESSAGE = 128 * 1024
-INTERNAL, IDLE = 1011, 4408
+INTERNAL, RESTART, IDLE = 1011, 1012, 4408
+FAILING_SECONDS = 0.3
+"""For a response whose stream was ended by the stop of the worker to be told as failed."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 Tell = Callable[[StreamEvent], None]
@@ -60,6 +63,7 @@ class Pump:
     async def run(self) -> None:
         """Serve the socket to its end."""
         reader, writer = asyncio.create_task(self._read()), asyncio.create_task(self._write())
+        leaving = asyncio.create_task(self._leave())
         try:
             self._session.begin()
             self._settle()
@@ -76,10 +80,26 @@ class Pump:
             self._outbox.gone()
             if self._timer is not None:
                 self._timer.cancel()
-            tasks = [reader, writer, *self._tasks.values()]
+            tasks = [reader, writer, leaving, *self._tasks.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _leave(self) -> None:
+        """Say goodbye once the worker is being stopped: after the response that is being made, if that ends in time."""
+        stopping, changed = self._gateway.stopping, self._signal.changed
+        with stopping.at(Stage.DRAINING, changed), stopping.at(Stage.ENDING, changed):
+            await self._signal.until(
+                lambda: (
+                    stopping.stage > Stage.SERVING and (not self._session.is_busy or stopping.stage > Stage.DRAINING)
+                )
+            )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FAILING_SECONDS):
+                await self._signal.until(lambda: not self._session.is_busy)
+        self._session.out.error(shutting_down("Polywire is shutting down; connect again."))
+        self._session.out.order(HangUp(RESTART, "Polywire is shutting down; connect again."))
+        self._settle()
 
     async def _read(self) -> None:
         wait = WaitLimit()

@@ -1,0 +1,89 @@
+"""Polywire beside LiteLLM's proxy, nginx as a pass-through and a plain openai-SDK relay: one upstream, one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.chart import lines
+from benchmarks.figures import TEXT, paced
+from benchmarks.interleaved import Results, measure, running
+from benchmarks.load import Unavailable, Upstream
+from benchmarks.table import grid, ratio
+from benchmarks.targets import Target, litellm, nginx, polywire, scratch, sdk_relay
+
+OURS = "Polywire"
+CHARACTERS = '{"prompt": "{control}"}'
+CHAT = '{"type": "chat", "text": "{control}"}'
+
+
+def section(rounds: int, pictures: Path) -> str:
+    """The table, the ratios and a picture in `pictures`."""
+    with scratch() as path, Upstream() as upstream:
+        folder = Path(path)
+        makers: list[Callable[[], Target]] = [
+            lambda: Target("no gateway", port=upstream.port),
+            lambda: nginx(upstream.url, folder),
+            lambda: polywire(upstream.url, folder),
+            lambda: sdk_relay(upstream.url),
+            lambda: litellm(upstream.url, folder),
+        ]
+        with running(list(_made(makers)), folder) as targets:
+            results = measure(targets, upstream, TEXT, rounds)
+        with running(_wires(upstream.url, folder), folder) as targets:
+            wires = measure(targets, upstream, (paced(10), paced(100)), rounds)
+    (pictures / "relays.svg").write_text(_picture(results), encoding="utf-8")
+    return "\n\n".join((_table(results), _ratios(results), "### Polywire's other text wires", grid(wires)))
+
+
+def _wires(url: str, folder: Path) -> list[Target]:
+    return [
+        polywire(url, folder, "OpenAI wire"),
+        polywire(url, folder, "/generate", path="/generate", body=CHARACTERS),
+        polywire(url, folder, "/ws text", path="/ws", hello=CHAT),
+    ]
+
+
+def _made(makers: Sequence[Callable[[], Target]]) -> list[Target]:
+    made = []
+    for maker in makers:
+        try:
+            made.append(maker())
+        except Unavailable as reason:
+            print(f"left out: {reason}", flush=True)
+    return made
+
+
+def _table(results: Results) -> str:
+    """All figures; delays and first tokens also as what each program adds to the way without it."""
+    bare = results.get("no gateway", {})
+    shown: dict[str, dict[str, float | None]] = {}
+    for program, figures in results.items():
+        row = dict(figures)
+        for name in ("ttft p50", "ttft p99", "delay p50 10", "delay p99 10"):
+            value, base = figures.get(name), bare.get(name)
+            row[f"added {name}"] = None if value is None or base is None else value - base
+        shown[program] = row
+    return "### One worker on one core\n\n" + grid(shown)
+
+
+def _ratios(results: Results) -> str:
+    ours = results.get(OURS, {})
+    rows = {
+        program: {
+            name: ratio(ours.get(name), figures.get(name))
+            for name in ("ttft p50", "requests/s", "CPU us/token 10", "CPU us/token 100", "most streams", "KiB/stream")
+        }
+        for program, figures in results.items()
+        if program not in (OURS, "no gateway")
+    }
+    return "### Polywire's figure divided by theirs\n\n" + grid(rows)
+
+
+def _picture(results: Results) -> str:
+    series = {
+        program: [(count, figures.get(f"CPU us/token {count}") or 0.0) for count in (10, 100, 500)]
+        for program, figures in results.items()
+        if program != "no gateway"
+    }
+    return lines("CPU for one token, by the number of streams", "streams of 50 tokens/s", "microseconds", series)
