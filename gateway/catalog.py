@@ -1,7 +1,4 @@
-"""The Gateway: public model id -> provider and upstream id. This is what wires see of everything southbound.
-
-It builds a provider when it is first needed and closes them all.
-"""
+"""The Gateway: public model id -> provider and upstream id. All that wires see of the south; it closes it all."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from gateway.allowance import Allowance, estimate
 from gateway.callers import who_asks
 from gateway.checks import check_chat, check_text
 from gateway.config import CONNECTOR, Kind, ModelRow, ProviderRow, Settings
@@ -71,7 +69,8 @@ class Gateway:
         self._rows = {row.name: row for row in settings.providers}
         self._models = {row.id: row for row in settings.models}
         self._providers = Providers(settings, build)
-        self._slots = Slots(settings.limits.streams)
+        self.allowance = Allowance(settings, store)
+        self._slots = Slots(settings.limits.streams, settings.limits.streams_per_key)
         self.stopping = Stopping()
 
     @property
@@ -145,7 +144,8 @@ class Gateway:
         provider = cast(ChatProvider, await self._providers.get(target.provider, "chat"))
         check_chat(request, provider, self.settings.limits.prompt_characters)
         upstream = replace(request, model=target.model.upstream, options=target.options)
-        async with self._stream(lambda: provider.stream(upstream), target, wire) as events:
+        tokens = estimate(request)
+        async with self._stream(lambda: provider.stream(upstream), target, wire, tokens=tokens) as events:
             yield events
 
     async def ask(self, connector: Connector, parameters: Mapping[str, str], *, wire: str, model: str) -> Any:
@@ -155,7 +155,7 @@ class Gateway:
         self.stopping.demand()
         meter = Meter(wire, model, CONNECTOR)
         try:
-            with self._slots.take():
+            with self._slots.take(who_asks().owner):
                 async with asyncio.timeout(limit):
                     answer = await provider.ask(connector, parameters)
             meter.end(Finished(FinishReason.STOP))
@@ -231,7 +231,7 @@ class Gateway:
     def demand_room(self) -> None:
         """Raises GatewayError when no stream can begin: every one is in use, or this worker is being stopped."""
         self.stopping.demand()
-        self._slots.demand()
+        self._slots.demand(who_asks().owner)
 
     async def warm(self) -> None:
         """Build every configured provider, then load the embedded models (`local.warm`), so that no caller waits."""
@@ -262,29 +262,29 @@ class Gateway:
         target: Target,
         wire: str,
         patience: Patience | None = None,
+        tokens: int = 0,
     ) -> AsyncIterator[EventStream[Any]]:
         patience = patience or self._patience(target.provider)
         self.stopping.demand()
-        with self._slots.take(), self.stopping.work():
-            meter = Meter(wire, target.model.id, target.provider.name)
-            async with open_stream(
-                source, model=target.model.id, meter=meter, patience=patience, stopping=self.stopping
-            ) as events:
-                yield events
+        with self._slots.take(owner := who_asks().owner), self.stopping.work():
+            async with self.allowance.stream(owner, tokens) as bill:
+                meter = bill.meter = Meter(wire, target.model.id, target.provider.name)
+                async with open_stream(
+                    source, model=target.model.id, meter=meter, patience=patience, stopping=self.stopping
+                ) as events:
+                    yield events
 
     def _patience(self, row: ProviderRow) -> Patience:
         limits = self.settings.limits
-        return Patience(
-            row.first_event_seconds or limits.first_event_seconds, row.idle_seconds or limits.idle_seconds, row.retries
-        )
+        first = row.first_event_seconds or limits.first_event_seconds
+        return Patience(first, row.idle_seconds or limits.idle_seconds, row.retries)
 
     def _open_row(self, model_id: str, kind: Kind) -> ModelRow | None:
         """`provider/upstream` for a provider row that says `open: true`."""
         name, _, upstream = model_id.partition("/")
         row = self._rows.get(name)
-        if row is None or not row.open or not upstream:
-            return None
-        return ModelRow(id=model_id, provider=name, upstream=upstream, kind=kind)
+        is_open = row is not None and row.open and upstream
+        return ModelRow(id=model_id, provider=name, upstream=upstream, kind=kind) if is_open else None
 
 
 def _not_ready(name: str, kind: Kind, error: GatewayError) -> None:

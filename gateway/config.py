@@ -26,6 +26,7 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from gateway.config_errors import ConfigError, explain
 from gateway.connector_settings import ConnectorSettings, RegularExpression
+from gateway.limits import Limits as Limits  # part of these settings
 
 Kind = Literal["chat", "speech", "transcription"]
 Dialect = Literal["openai", "tgi", "lmi"]
@@ -102,21 +103,6 @@ class ModelRow(_Strict):
     def options(self) -> dict[str, Any]:
         """What an adapter may want to know of this row (`ChatRequest.options`)."""
         return self.model_dump(include={"dialect", "voice", "served_model"}, exclude_none=True)
-
-
-class Limits(_Strict):
-    """Bounds of one worker. Seconds are wall time; `streams` counts streams at work on all wires."""
-
-    request_bytes: int = Field(default=20 * 1024 * 1024, gt=0)
-    prompt_characters: int = Field(default=400_000, gt=0)
-    streams: int = Field(default=1000, gt=0)
-    first_event_seconds: float = Field(default=60, gt=0)
-    idle_seconds: float = Field(default=60, gt=0)
-    keepalive_seconds: float = Field(default=10, gt=0)
-    send_stall_seconds: float = Field(default=60, gt=0)
-    prediction_ttl_seconds: float = Field(default=3600, gt=0)
-    drain_seconds: float = Field(default=10, ge=0)
-    socket_idle_seconds: float = Field(default=600, gt=0)
 
 
 class LocalSettings(_Strict):

@@ -66,8 +66,9 @@ def _labelled(metric: MetricT, *labels: str) -> MetricT:
 class RequestScope:
     """What is known of the request that is being served.
 
-    `logged` is set once its line has been written; `deferred` says that the run which it began writes it. `code` is the
-    error code of a refusal. `refusal` is an answer that replaces the one on its way: it serves the API whose answers
+    `logged` is set once its line has been written, `counted` once its owner's allowance was charged; `deferred` says
+    that the run which it began writes the line. `code` is the error code of a refusal. `refusal` is an answer that
+    replaces the one on its way: it serves the API whose answers
     BentoML, not we, make.
     """
 
@@ -75,6 +76,7 @@ class RequestScope:
     wire: str
     started_at: float = field(default_factory=time.perf_counter)
     logged: bool = False
+    counted: bool = False
     deferred: bool = False
     code: str | None = None
     refusal: Any = None
@@ -162,6 +164,11 @@ class Meter:
                 return "failed"
             case _:
                 return "cancelled"
+
+    @property
+    def terminal(self) -> Finished | Failed | None:
+        """The stream's terminal event so far."""
+        return self._terminal
 
     def close(self) -> None:
         """Count and log; a second call does nothing."""

@@ -7,11 +7,10 @@ spells that very address.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from urllib.parse import SplitResult, urlsplit
 
-from gateway.addresses import Address, is_public
+from gateway.addresses import is_literal, is_public, parse_address
 from gateway.config import Settings
 from gateway.errors import InvalidRequest
 
@@ -57,19 +56,6 @@ class Trust:
         )
 
 
-def is_literal(host: str) -> bool:
-    """Whether `host` is an address or this machine by name, in any of the spellings that resolvers take."""
-    return parse_address(host) is not None or host.rstrip(".").lower() == "localhost"
-
-
-def parse_address(host: str) -> Address | None:
-    """The address that `host` spells: dotted, one number, hexadecimal, octal, shortened or IPv6. None for a name."""
-    try:
-        return ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return _loose_ipv4(host)
-
-
 def refuse_private(host: str) -> None:
     """Raises InvalidRequest when the literal `host` is not everybody's."""
     address = parse_address(host)
@@ -99,22 +85,3 @@ def _plain_path(path: str) -> str | None:
 
 def _matches(patterns: list[re.Pattern[str]], url: str) -> bool:
     return any(pattern.fullmatch(url) for pattern in patterns)
-
-
-def _loose_ipv4(host: str) -> ipaddress.IPv4Address | None:
-    """inet_aton's spellings: one to four numbers, each decimal, octal (0...) or hexadecimal (0x...)."""
-    try:
-        *first, last = [_loose_number(part) for part in host.rstrip(".").split(".")]
-    except ValueError:
-        return None
-    if len(first) > 3 or any(number > 255 for number in first) or last >= 256 ** (4 - len(first)):
-        return None
-    return ipaddress.IPv4Address(sum(number << (24 - 8 * place) for place, number in enumerate(first)) + last)
-
-
-def _loose_number(part: str) -> int:
-    if not re.fullmatch(r"0[xX][0-9a-fA-F]*|[0-9]+", part):
-        raise ValueError(part)
-    if part[:2].lower() == "0x":
-        return int(part[2:] or "0", 16)
-    return int(part, 8 if part[0] == "0" else 10)

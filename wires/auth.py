@@ -1,6 +1,7 @@
 """Who may come in: one policy for every HTTP and WebSocket route, deny by default, keys in each client's own way.
 
-Without configured keys only loopback clients are served. Keys are held hashed and compared in constant time.
+Keys are held hashed and compared in constant time. Without configured keys only clients of this machine are served: a
+loopback peer that no proxy speaks for, that names the service as this machine, and that no foreign web page sent.
 """
 
 from __future__ import annotations
@@ -16,18 +17,20 @@ from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.callers import ADMIN, Caller, current_caller
 from gateway.config import Settings
 from gateway.errors import Forbidden, GatewayError, Unauthorized
-from gateway.telemetry import current_request
 from wires.base import Wire
 from wires.client_keys import ClientKeys
 
-OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/.*)?|v1/(streams|files)/[^/]+)")
+OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/[a-z.]*)?|v1/(streams|files)/[^/]+)")
 """Health, the page (which holds nothing) and Replicate's stream and file URLs, which are unguessable capabilities."""
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+"""Headers by which a proxy says that it speaks for somebody else."""
+PLAIN_HOST = re.compile(r"[A-Za-z0-9-]+(\.localhost)?(:[0-9]+)?")
+"""A name without a domain, which nobody can register."""
 CLIENT_KEY_PATH = "/v1/realtime"
 """The one path that a client secret opens."""
 KEY_PROTOCOL = "openai-insecure-api-key."
@@ -59,15 +62,19 @@ class AuthMiddleware:
             current_caller.reset(token)
 
     async def _refuse(self, error: GatewayError, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self.wire_of(scope["path"]).refuse(error)(scope, receive, send)
-            return
-        await receive()
-        if (request := current_request.get()) is not None:
-            request.code = error.code
-        body = JSONResponse({"error": error.message, "code": error.code}, status_code=error.status)
-        await send({"type": "websocket.http.response.start", "status": error.status, "headers": body.raw_headers})
-        await send({"type": "websocket.http.response.body", "body": body.body})
+        await refuse(self.wire_of(scope["path"]), error, scope, receive, send)
+
+
+async def refuse(wire: Wire, error: GatewayError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request, or a WebSocket handshake, with `error` in the wire's shape."""
+    response = wire.refuse(error)
+    if scope["type"] == "http":
+        await response(scope, receive, send)
+        return
+    await receive()
+    head = {"status": response.status_code, "headers": response.raw_headers}
+    await send({"type": "websocket.http.response.start", **head})
+    await send({"type": "websocket.http.response.body", "body": response.body})
 
 
 class Policy:
@@ -89,16 +96,18 @@ class Policy:
         if scope["type"] == "websocket":
             self._check_origin(headers)
         keys = list(credentials(headers))
-        caller = self._caller(keys, loopback=_is_loopback(scope))
+        local = _is_local(scope, headers)
+        caller = self._caller(keys, loopback=local)
         if self._open or OPEN_PATHS.fullmatch(scope["path"]) or _preflight(scope, headers):
             return caller
         if not self._has_keys:
-            if not _is_loopback(scope) and not caller.admin:
+            if not local and not caller.admin:
                 raise Unauthorized(
                     "This service has no API keys configured and so serves only clients on its own machine; "
                     "set POLYWIRE_API_KEYS (or POLYWIRE_AUTH=none to open it on purpose).",
                     code="no_keys_configured",
                 )
+            self._check_origin(headers)
             return caller
         if not keys:
             raise Unauthorized("No API key was sent; send it as 'Authorization: Bearer <key>'.", code="missing_api_key")
@@ -125,12 +134,12 @@ class Policy:
         return scope["path"] == CLIENT_KEY_PATH and self._client_keys.read(key, time.time()) is not None
 
     def _check_origin(self, headers: Headers) -> None:
-        """Only browsers send an Origin; a page of another site may not open our sockets."""
+        """Only browsers send an Origin. Another site's page may not open our sockets, nor use this machine's trust."""
         origin = headers.get("origin")
         if origin is None or origin in self._origins or "*" in self._origins:
             return
         if urlsplit(origin).netloc != headers.get("host", ""):
-            raise Forbidden("This origin may not open a WebSocket here; add it to 'origins' in polywire.yaml.")
+            raise Forbidden("Pages of this origin may not come here; add it to 'origins' in polywire.yaml.")
 
 
 def credentials(headers: Headers) -> Iterator[str]:
@@ -168,13 +177,28 @@ def _preflight(scope: Scope, headers: Headers) -> bool:
     return scope.get("method") == "OPTIONS" and "access-control-request-method" in headers
 
 
-def _is_loopback(scope: Scope) -> bool:
-    client = scope.get("client")
-    if not client:
+def _is_local(scope: Scope, headers: Headers) -> bool:
+    """Whether the client is on this machine. Who was forwarded is not, whatever the header says, and neither is a page
+    whose site's name was made to lead here: its `Host` is that name, which has a dot."""
+    if any(name in headers for name in FORWARDED):
         return False
+    client = scope.get("client")
+    host = headers.get("host", "localhost")
+    if not PLAIN_HOST.fullmatch(host) and not _is_address(urlsplit(f"//{host}").hostname or ""):
+        return False
+    return client is not None and _is_loopback(client[0])
+
+
+def _is_loopback(host: str) -> bool:
+    if not _is_address(host):
+        return False
+    address = ipaddress.ip_address(host)
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def _is_address(host: str) -> bool:
     try:
-        address = ipaddress.ip_address(client[0])
+        ipaddress.ip_address(host)
     except ValueError:
         return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)
+    return True

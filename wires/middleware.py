@@ -15,7 +15,8 @@ from uuid import uuid4
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.errors import GatewayError, InternalError, NotFound, PayloadTooLarge
+from gateway.config import Limits
+from gateway.errors import GatewayError, InternalError, InvalidRequest, NotFound, PayloadTooLarge
 from gateway.stopping import Stage, Stopping, shutting_down
 from gateway.telemetry import RequestScope, current_request
 from gateway.tracing import current_trace, read_trace
@@ -85,40 +86,63 @@ def _take_forms_for_json(scope: Scope, wire: Wire) -> None:
 class DisconnectMiddleware:
     """Reads the body ahead of the application, bounds it, and cancels the request when its client leaves."""
 
-    def __init__(self, app: ASGIApp, wire_of: WireOf, most_bytes: int, stopping: Stopping) -> None:
+    def __init__(self, app: ASGIApp, wire_of: WireOf, limits: Limits, stopping: Stopping) -> None:
         self.app = app
         self.stopping = stopping
         self.wire_of = wire_of
-        self.most_bytes = most_bytes
+        self.limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        too_large = self._too_large()
-        length = Headers(scope=scope).get("content-length", "0")
-        if not length.isdigit() or int(length) > self.most_bytes:
-            await self.wire_of(scope["path"]).refuse(too_large)(scope, receive, send)
-            return
-        connection = _Connection(receive, send, self.most_bytes, too_large)
         try:
+            self._check(scope)
+            connection = _Connection(receive, send, self.limits)
             with self.stopping.at(Stage.ABORTING, connection.abort):
                 await connection.run(self.app, scope)
-        except GatewayError as error:
-            await self.wire_of(scope["path"]).refuse(error)(scope, receive, send)
+        except _Refused as refused:
+            await self.wire_of(scope["path"]).refuse(refused.error)(scope, receive, send)
 
-    def _too_large(self) -> PayloadTooLarge:
-        return PayloadTooLarge(f"The request body is larger than {self.most_bytes} bytes.")
+    def _check(self, scope: Scope) -> None:
+        length = Headers(scope=scope).get("content-length", "0")
+        if not length.isdigit() or int(length) > self.limits.request_bytes:
+            raise _Refused(_too_large(self.limits))
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self.limits.header_bytes:
+            raise _Refused(
+                InvalidRequest(
+                    f"The request's headers are larger than {self.limits.header_bytes} bytes.",
+                    status=431,
+                    code="headers_too_large",
+                )
+            )
+
+
+class _Refused(Exception):
+    """The request itself is refused, whatever it asks for."""
+
+    def __init__(self, error: GatewayError) -> None:
+        super().__init__(error.code)
+        self.error = error
+
+
+def _too_large(limits: Limits) -> PayloadTooLarge:
+    return PayloadTooLarge(f"The request body is larger than {limits.request_bytes} bytes.")
+
+
+def _too_slow(limits: Limits) -> InvalidRequest:
+    return InvalidRequest(
+        f"Nothing of the request's body came for {limits.body_stall_seconds:g} s.", status=408, code="body_stalled"
+    )
 
 
 class _Connection:
     """One HTTP exchange whose receiving side is read in a task of its own."""
 
-    def __init__(self, receive: Receive, send: Send, most_bytes: int, too_large: GatewayError) -> None:
+    def __init__(self, receive: Receive, send: Send, limits: Limits) -> None:
         self._receive = receive
         self._send = send
-        self._most = most_bytes
-        self._too_large = too_large
+        self._limits = limits
         self._messages: asyncio.Queue[Message] = asyncio.Queue(maxsize=16)
         self._started = self._complete = False
         self._reason: GatewayError | None = None
@@ -142,7 +166,7 @@ class _Connection:
         if self._started:
             return
         if self._reason is not None:
-            raise self._reason
+            raise _Refused(self._reason)
         # BentoML's timeout middleware holds the task until it sees an answer.
         await self._send({"type": "http.response.start", "status": CLIENT_CLOSED_REQUEST, "headers": []})
         await self._send({"type": "http.response.body", "body": b""})
@@ -155,8 +179,15 @@ class _Connection:
 
     async def _watch(self, task: asyncio.Task[object]) -> None:
         size = 0
+        more = True
         while True:
-            message = await self._receive()
+            try:
+                async with asyncio.timeout(self._limits.body_stall_seconds if more else None):
+                    message = await self._receive()
+            except TimeoutError:
+                self._reason = _too_slow(self._limits)
+                task.cancel()
+                return
             if message["type"] == "http.disconnect":
                 await self._messages.put(message)
                 if not self._complete:
@@ -164,8 +195,9 @@ class _Connection:
                     task.cancel()
                 return
             size += len(message.get("body", b""))
-            if size > self._most:
-                self._reason = self._too_large
+            more = message.get("more_body", False)
+            if size > self._limits.request_bytes:
+                self._reason = _too_large(self._limits)
                 task.cancel()
                 return
             await self._messages.put(message)

@@ -28,5 +28,5 @@ async def in_process(folder: Path, *, client: str = "127.0.0.1", **settings: Any
     guarded = AuthMiddleware(app, wire_of, loaded)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=guarded, client=(client, 1))
-        async with httpx.AsyncClient(transport=transport, base_url="http://polywire") as opened:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
             yield opened

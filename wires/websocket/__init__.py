@@ -8,7 +8,7 @@ from fastapi import APIRouter, WebSocket
 from starlette.responses import JSONResponse, Response
 
 from gateway.errors import GatewayError
-from wires.base import Wire
+from wires.base import Wire, retry_headers
 from wires.websocket.connection import Connection
 from wires.websocket.frames import error_frame
 
@@ -19,7 +19,7 @@ router = APIRouter(tags=["WebSocket"])
 
 def error_response(error: GatewayError) -> Response:
     """A refused handshake, or a plain HTTP request to the socket's path."""
-    return JSONResponse(error_frame(error), status_code=error.status)
+    return JSONResponse(error_frame(error), status_code=error.status, headers=retry_headers(error))
 
 
 WIRE = Wire("ws", re.compile(r"/ws|/invocations-bidirectional-stream"), error_response)
