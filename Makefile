@@ -14,6 +14,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 TAG ?= polywire:latest
 SECONDS ?= 1800
+JOBS ?= 2
 
 export BENTOML_DO_NOT_TRACK := 1
 
@@ -43,7 +44,7 @@ serve: $(VENV)/.serve
 		$(BIN)/bentoml serve service:Polywire --host $(HOST) --port $(PORT) --timeout-graceful-shutdown $(GRACE)
 
 test: $(VENV)/.dev
-	$(BIN)/pytest $(TESTS)
+	$(BIN)/pytest -n $(JOBS) --dist loadfile $(TESTS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
