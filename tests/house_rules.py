@@ -59,7 +59,14 @@ def borrowed(path: Path, text: str) -> list[str]:
     return [f"{path}: {part} is another provider's own" for part in parts if part.partition("_")[0] != own]
 
 
+def unlocked() -> list[str]:
+    """Requirements that `make lock` has not seen."""
+    locked = Path("requirements.lock").read_text(encoding="utf-8")
+    pins = re.findall(r"^[\w.-]+==\S+", Path("requirements.txt").read_text(encoding="utf-8"), re.M)
+    return [f"requirements.lock: lacks {pin}; run make lock" for pin in pins if f"{pin.lower()} \\" not in locked]
+
+
 if __name__ == "__main__":
-    found = [fault for path in tracked() for fault in broken(path)]
+    found = [fault for path in tracked() for fault in broken(path)] + unlocked()
     print("\n".join(found) or "house rules: kept")  # noqa: T201 - a command's output
     sys.exit(bool(found))
