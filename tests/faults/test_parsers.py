@@ -108,7 +108,9 @@ def _read(parser: str, pieces: list[bytes]) -> tuple[list[Any], str | None]:
     found: list[Any] = []
     try:
         for piece in pieces:
-            found += list(decoder.feed(piece))
+            # One by one: what comes before an error has come.
+            for value in decoder.feed(piece):
+                found.append(value)
         if hasattr(decoder, "end"):
             found += list(decoder.end() or ())
     except GatewayError as error:

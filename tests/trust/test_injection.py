@@ -15,7 +15,7 @@ from tests.trust.conftest import ADMIN, ALICE, BOB
 from tests.trust.test_conventions import CALLS
 from wires.auth import KEY_PROTOCOL
 
-NASTY = 'x\r\nset-cookie: a=b\r\n\r\n{"outcome": "finished"}\n\x1b[31m ${credential.key} {{7*7}} <script>'
+NASTY = 'x\r\nset-cookie: a=b\r\n\r\n{"outcome": "finished"}\n\x1b[31m ${credential.key} {{7777*7777}} <script>'
 
 
 def raw(service: Service, request: bytes) -> bytes:
@@ -36,7 +36,7 @@ async def test_a_nasty_model_name_adds_no_header_and_no_log_line(guarded: Servic
         answer = await client.post(path, json={**body, "model": NASTY, "id": NASTY, "version": NASTY, "user": NASTY})
     assert "set-cookie" not in answer.headers
     assert b"\r\nset-cookie" not in answer.content
-    assert "49" not in answer.text
+    assert "60481729" not in answer.text
     added = guarded.log.read_text().splitlines()[lines:]
     assert all(line.startswith(("{", "INFO", "WARNING")) for line in added), added
     assert all(json.loads(line)["wire"] for line in added if line.startswith("{"))
