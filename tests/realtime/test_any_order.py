@@ -93,6 +93,8 @@ class Theatre:
                     stage.expire()
         self.responds += [order for order in stage.commands if isinstance(order, Respond)]
         self.transcribes += [order for order in stage.commands if isinstance(order, Transcribe)]
+        # A step that does nothing orders nothing.
+        stage.commands = []
 
     def _called(self, order: Respond) -> bool:
         return any(
