@@ -20,6 +20,14 @@ def usage_body(usage: Usage | None) -> dict[str, Any]:
     }
 
 
+def tool_call_bodies(completion: Completion) -> list[dict[str, Any]]:
+    """OpenAI's `message.tool_calls`."""
+    return [
+        {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in completion.tool_calls
+    ]
+
+
 def completion_body(completion: Completion) -> dict[str, Any]:
     """A whole answer as `chat.completion`."""
     message: dict[str, Any] = {"role": "assistant", "content": completion.text, "refusal": None}
@@ -27,10 +35,7 @@ def completion_body(completion: Completion) -> dict[str, Any]:
         message["reasoning_content"] = completion.reasoning
     if completion.tool_calls:
         message["content"] = completion.text or None
-        message["tool_calls"] = [
-            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in completion.tool_calls
-        ]
+        message["tool_calls"] = tool_call_bodies(completion)
     return {
         "id": f"chatcmpl-{completion.id}",
         "object": "chat.completion",

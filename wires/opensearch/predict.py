@@ -11,6 +11,7 @@ from gateway.completion import Completion, collect
 from gateway.errors import InvalidRequest
 from gateway.events import Usage
 from wires.base import StreamResponse
+from wires.chat_answer import tool_call_bodies
 from wires.documents import answers, fields, takes
 from wires.opensearch.bodies import answer, check_parameters, read_object
 from wires.opensearch.encoder import FrameEncoder
@@ -112,10 +113,7 @@ def completion_body(completion: Completion) -> dict[str, Any]:
     """A whole answer as a remote OpenAI service would give it."""
     message: dict[str, Any] = {"role": "assistant", "content": completion.text or None}
     if completion.tool_calls:
-        message["tool_calls"] = [
-            {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in completion.tool_calls
-        ]
+        message["tool_calls"] = tool_call_bodies(completion)
     usage = completion.usage or Usage()
     return {
         "id": completion.id,
