@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from urllib.parse import urlsplit
 
@@ -47,15 +47,21 @@ DELAY_SECONDS = 0.03
 
 @dataclass(slots=True)
 class Proxy:
-    """Where the proxy listens, how many connections it has, and what it does to those that are opened from now on."""
+    """Where the proxy listens, its connections, and what it does to those that are opened from now on."""
 
     fault: Fault
     url: str = ""
-    open: int = 0
+    connections: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def port(self) -> int:
         return urlsplit(self.url).port or 0
+
+    def change(self, fault: Fault) -> None:
+        """Do something else from now on; the connections that are there are closed."""
+        self.fault = fault
+        for task in list(self.connections):
+            task.cancel()
 
 
 @asynccontextmanager
@@ -63,13 +69,11 @@ async def proxy(target: str, fault: Fault) -> AsyncIterator[Proxy]:
     """A proxy before `target`, a URL on loopback."""
     found = Proxy(fault)
     host, port = urlsplit(target).hostname, urlsplit(target).port
-    tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        tasks.add(task)
-        found.open += 1
+        found.connections.add(task)
         try:
             upstream, upward = await asyncio.open_connection(host, port)
             try:
@@ -79,8 +83,7 @@ async def proxy(target: str, fault: Fault) -> AsyncIterator[Proxy]:
         except (OSError, asyncio.CancelledError):
             pass
         finally:
-            found.open -= 1
-            tasks.discard(task)
+            found.connections.discard(task)
             writer.transport.abort()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -89,9 +92,8 @@ async def proxy(target: str, fault: Fault) -> AsyncIterator[Proxy]:
         yield found
     finally:
         server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        found.change(fault)
+        await asyncio.gather(*found.connections, return_exceptions=True)
 
 
 async def _both(

@@ -28,7 +28,7 @@ from tests.contract.wires import ENTRIES as WIRES
 from tests.faults.cells import IDLE_SECONDS, Cell, judged
 from tests.faults.proxy import Fault, Proxy, proxy
 from tests.local_fixtures import temporary_folder
-from tests.opensearch.cluster import ML, openai_connector
+from tests.opensearch.cluster import ML, OPENAI, openai_connector
 from tests.running import Service, running
 from tests.upstreams.byte_server import ByteServer
 
@@ -108,8 +108,9 @@ async def _openai_fake(stack: AsyncExitStack, fault: Fault) -> Proxy:
 async def _registered(stack: AsyncExitStack, service: Service, fault: Fault) -> str:
     """The id of a model that is registered over ML Commons, with a connector through a proxy."""
     between = await _openai_fake(stack, fault)
+    connector = openai_connector(between.url, parameters={"model": "m", "_llm_interface": OPENAI})
     async with aiohttp.ClientSession(service.url) as http:
-        async with http.post(f"{ML}/connectors/_create", json=openai_connector(between.url)) as made:
+        async with http.post(f"{ML}/connectors/_create", json=connector) as made:
             body = {"name": "m", "function_name": "remote", "connector_id": (await made.json())["connector_id"]}
         async with http.post(f"{ML}/models/_register?deploy=true", json=body) as registered:
             return str((await registered.json())["model_id"])
@@ -117,7 +118,7 @@ async def _registered(stack: AsyncExitStack, service: Service, fault: Fault) -> 
 
 async def fill(faulty: Faulty, fault: Fault, asked: Iterable[CellAsked]) -> list[Cell]:
     """Ask every wire for a provider behind `fault`, several at a time."""
-    faulty.local.fault = fault
+    faulty.local.change(fault)
     free: asyncio.Queue[Clients] = asyncio.Queue()
     async with AsyncExitStack() as stack:
         for _ in range(AT_ONCE):
