@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
 from typing import Any, cast
 
-import aiohttp
-
 from tests.contract.openai_entry import stream_chunks
 from tests.contract.scenario import Scenario
 from tests.contract.wire_clients import Raw, clients
@@ -137,9 +135,10 @@ class Visit:
     async def cancel(self, times: int = 1) -> bool:
         """Stop the stream by the wire's own verb, if it has one. A prediction is cancelled by another connection."""
         if self.owned:
-            async with aiohttp.ClientSession() as http:
-                answers = [http.post(self._of_prediction("cancel")) for _ in range(times)]
-                assert [answer.status for answer in await asyncio.gather(*answers)] == [200] * times
+            async with clients(self.service) as others:
+                url = self._of_prediction("cancel")
+                answers = await asyncio.gather(*(others.send("POST", url) for _ in range(times)))
+            assert [answer.status for answer in answers] == [200] * times
             return True
         verb = "response.cancel" if self.wire.name == "openai realtime" else "cancel"
         for socket in self.opened.sockets.values():
