@@ -183,7 +183,7 @@ ENTRIES = (
     WireEntry(
         "ml commons",
         posted(
-            "/_plugins/_ml/models/{model}/_predict/stream", lambda model, prompt: {"parameters": {"prompt": prompt}}
+            "/_plugins/_ml/models/{model}/_predict/stream", lambda model, prompt: {"parameters": {"inputs": prompt}}
         ),
         encoded(FrameEncoder),
         readers.read_contents,

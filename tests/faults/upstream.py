@@ -108,7 +108,8 @@ async def _openai_fake(stack: AsyncExitStack, fault: Fault) -> Proxy:
 async def _registered(stack: AsyncExitStack, service: Service, fault: Fault) -> str:
     """The id of a model that is registered over ML Commons, with a connector through a proxy."""
     between = await _openai_fake(stack, fault)
-    connector = openai_connector(between.url, parameters={"model": "m", "_llm_interface": OPENAI})
+    action = {"request_body": '{"messages": [{"role": "user", "content": "${parameters.inputs}"}]}'}
+    connector = openai_connector(between.url, parameters={"_llm_interface": OPENAI}, action=action)
     async with aiohttp.ClientSession(service.url) as http:
         async with http.post(f"{ML}/connectors/_create", json=connector) as made:
             body = {"name": "m", "function_name": "remote", "connector_id": (await made.json())["connector_id"]}
