@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from difflib import SequenceMatcher
-from pathlib import Path
 
 import psutil
 import pytest
@@ -28,7 +25,7 @@ from gateway.events import (
     TextDelta,
 )
 from gateway.request import SpeechRequest, TranscriptionRequest
-from tests.local_fixtures import ROOT, ROW, SETTINGS, seconds_until
+from tests.local_fixtures import ROW, SETTINGS, seconds_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -285,14 +282,3 @@ async def test_closing_a_transcription_stops_it(voice: LocalSpeech, transcriber:
     assert clock() - start < 0.1
     assert await written(transcriber, b"\0\0" * 1000) == []
     assert clock() - start < 2, "the next stream waited for the closed one"
-
-
-async def test_the_engine_tells_nobody_that_it_runs(tmp_path: Path) -> None:
-    """onnxruntime keeps an id of the machine and a queue of events for its maker, unless it is told not to."""
-    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
-    environment.pop("ORT_DISABLE_TELEMETRY", None)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "import adapters.local_speech, onnxruntime", env=environment, cwd=ROOT
-    )
-    assert await asyncio.wait_for(process.wait(), 60) == 0
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []
