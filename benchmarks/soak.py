@@ -145,6 +145,7 @@ async def _soak(service: Service, seconds: float, pause: float) -> list[Window]:
 
     async def client(number: int) -> None:
         kinds = (_generate, _chat, _prediction, _socket, _response, _call)
+        await asyncio.sleep(pause * number / CLIENTS)
         while time.monotonic() - began < seconds:
             asked_at = time.monotonic()
             async with kinds[number % len(kinds)](session, service) as pieces:
