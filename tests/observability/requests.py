@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,7 +162,8 @@ def talking(model: str | None) -> Send:
 def conversing(model: str | None) -> Send:
     async def send(service: Service, http: httpx.AsyncClient, id: str) -> str | None:
         url = f"{service.ws_url}/v1/realtime?model={model or 'hello'}"
-        async with websockets.connect(url, additional_headers={"x-request-id": id}) as socket:
+        socket = await websockets.connect(url, additional_headers={"x-request-id": id})
+        with suppress(websockets.ConnectionClosed):
             if model is not None:
                 session = {"type": "realtime", "output_modalities": ["text"]}
                 await socket.send(json.dumps({"type": "session.update", "session": session}))
@@ -169,8 +171,9 @@ def conversing(model: str | None) -> Send:
                 async with asyncio.timeout(10):
                     while json.loads(await socket.recv())["type"] not in ("response.done", "error"):
                         pass
-            assert socket.response is not None
-            return socket.response.headers.get("x-request-id")
+            await socket.close()
+        assert socket.response is not None
+        return socket.response.headers.get("x-request-id")
 
     return send
 

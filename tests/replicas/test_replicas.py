@@ -10,7 +10,7 @@ from itertools import cycle
 
 import httpx
 
-from tests.opensearch.cluster import HELLO, ML, as_json, chat, completion, contents, openai_connector, streamed
+from tests.opensearch.cluster import HELLO, ML, OPENAI, as_json, chat, completion, contents, openai_connector, streamed
 from tests.replicas.conftest import TEXT, Replicas
 from tests.replicas.readers import Reader, create, new_client
 from tests.upstreams.byte_server import Answer, ByteServer, Request
@@ -75,7 +75,7 @@ async def open_streams(client: httpx.AsyncClient, url: str) -> int:
 
 async def test_what_is_registered_on_one_replica_is_served_by_the_other_within_a_second(pair: Replicas) -> None:
     one, two = (f"{service.url}{ML}" for service in pair.services)
-    body = {"parameters": {"messages": HELLO}}
+    body = {"parameters": {"messages": HELLO, "_llm_interface": OPENAI}}
     async with new_client() as client, ByteServer({"/v1/chat/completions": answer_as_asked}) as remote:
         registered = await client.post(f"{one}/connectors/_create", json=openai_connector(remote.url))
         model = {"name": "chat", "function_name": "remote", "connector_id": registered.json()["connector_id"]}
