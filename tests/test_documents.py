@@ -15,6 +15,7 @@ from types import ModuleType
 import httpx
 import pytest
 import yaml
+from pydantic import AliasChoices
 
 import wires
 from adapters import build
@@ -111,6 +112,30 @@ def test_examples_of_the_configuration_are_taken(page: Path) -> None:
             models = given.setdefault("models", [])
             settings = Settings(**given)
             assert len(settings.models) == len(models)
+
+
+def test_every_variable_is_named_and_every_named_one_is_read() -> None:
+    own = {
+        str(choice)
+        for field in Settings.model_fields.values()
+        if isinstance(field.validation_alias, AliasChoices)
+        for choice in field.validation_alias.choices
+        if re.fullmatch("POLYWIRE_[A-Z]+(_[A-Z]+)*", str(choice))
+    } | {"POLYWIRE_CONFIG"}
+    named = set().union(*(re.findall(r"POLYWIRE_[A-Z_]+[A-Z]", page.read_text("utf-8")) for page in PAGES))
+    assert {variable for variable in named if "__" not in variable} == own
+    for variable in named - own - {"POLYWIRE__SECTION__FIELD"}:
+        section, *fields = variable.lower().split("__")[1:]
+        values = getattr(Settings(), {"lambda": "function_url"}.get(section, section))
+        assert all(hasattr(values, field) for field in fields), variable
+
+
+def test_every_verb_that_is_named_is_in_the_makefile() -> None:
+    verbs = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for page in PAGES:
+        # In code only: elsewhere one may well make something.
+        code = " ".join(re.findall(r"`+[^`]+`+", page.read_text("utf-8")))
+        assert set(re.findall(r"\bmake ([a-z]+)", code)) <= verbs, page
 
 
 EVENTS: dict[str, list[StreamEvent]] = {
