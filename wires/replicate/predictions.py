@@ -121,7 +121,7 @@ async def _begin(request: Request, body: CreateBody, row: ModelRow, notes: dict[
     webhook = body.webhook or body.webhook_completed
     if webhook:
         await webhooks_of(request).check(webhook)
-    gateway_of(request).demand_room()
+    await gateway_of(request).demand_room()
     hook = {"webhook": webhook, "webhook_events_filter": _webhook_events(body)}
     prediction = await predictions_of(request).create(
         _stream(gateway_of(request), body, row),
