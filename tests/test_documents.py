@@ -184,6 +184,15 @@ def test_each_event_has_the_frames_of_the_table(entry: WireEntry) -> None:
     assert failed.whole == ("broken body" not in cells[-1])
 
 
+@pytest.mark.parametrize(("page", "file"), [("docs/adding-a-wire.md", "wires"), ("adapters/README.md", "adapters")])
+def test_whole_modules_of_the_documentation_keep_the_rules(page: str, file: str) -> None:
+    _, code = next(blocks(ROOT / page, "python"))
+    for verb in (["check"], ["format", "--check"]):
+        command = [str(Path(sys.executable).with_name("ruff")), *verb, "--stdin-filename", f"{file}/ollama.py", "-"]
+        done = subprocess.run(command, cwd=ROOT, input=code, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def module_of(page: Path, name: str) -> ModuleType:
     """The first piece of Python on a page, as a module."""
     module = ModuleType(name)
