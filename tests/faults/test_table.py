@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.wires import ENTRIES as WIRES
-from tests.faults import downstream, upstream
+from tests.faults import downstream, sounds, upstream
 from tests.faults.cells import grids, wrong
 from tests.faults.proxy import Fault
 from tests.faults.written import write_section
@@ -34,6 +34,21 @@ async def test_no_fault_of_a_provider_is_taken_for_success() -> None:
         assert faulty.service.log.read_text().count("Traceback") == 0
     if WHOLE:
         write_section("Between Polywire and its providers", grids(cells), len(cells), time.perf_counter() - began)
+
+
+@pytest.mark.timeout(300 if WHOLE else 120)
+async def test_no_fault_of_a_voice_is_taken_for_success() -> None:
+    """What was cut is not played as whole, and a transcript is not taken for all that was said."""
+    began = time.perf_counter()
+    cells = []
+    async with sounds.sounding_service(list(Fault)) as service:
+        for fault in Fault:
+            cells += await sounds.fill(service, fault)
+        assert not (bad := wrong(cells)), bad
+        assert service.log.read_text().count("Traceback") == 0
+    if WHOLE:
+        title = "Between Polywire and what speaks or listens"
+        write_section(title, grids(cells), len(cells), time.perf_counter() - began)
 
 
 @pytest.mark.timeout(300 if WHOLE else 120)
