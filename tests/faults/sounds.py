@@ -24,11 +24,11 @@ from tests.contract.entry import CANARY, CANARY_ENV
 from tests.contract.speech_entry import SPEECH_ENTRIES, audio
 from tests.faults.cells import IDLE_SECONDS, WHOLE, Cell
 from tests.faults.proxy import MARK, Fault, proxy
+from tests.faults.upstream import AWS
 from tests.running import Service, running
 from tests.sockets import socket
 from tests.upstreams.byte_server import Answer, ByteServer
 
-AWS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_EC2_METADATA_DISABLED": "true"}
 PCM = MARK + bytes(253)
 HEARD = "Hello there."
 TRANSCRIPT = [
