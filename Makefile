@@ -81,7 +81,7 @@ sbom: $(VENV)/.serve $(TOOLS)/.done
 	$(TOOLS)/bin/cyclonedx-py environment $(BIN)/python --output-reproducible --of JSON -o sbom.json
 
 audit: $(TOOLS)/.done
-	@deploy/audit.sh $(TOOLS)/bin/pip-audit
+	@$(TOOLS)/bin/python deploy/audit.py $(TOOLS)/bin/pip-audit
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
