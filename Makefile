@@ -50,6 +50,7 @@ test: $(VENV)/.dev
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/vulture
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tests/house_rules.py
@@ -94,8 +95,10 @@ bento: $(VENV)/.serve
 	$(BIN)/bentoml build
 
 # BACKEND=podman takes that one; IMAGE_OPTIONS are passed on, such as --opt build-arg=NAME=VALUE or --opt no-cache.
+# BentoML takes its Dockerfile's template from a temporary copy of the bento, and only below the working directory.
 image: backend bento
-	$(BIN)/bentoml containerize polywire:latest --backend $$(deploy/container-backend.sh $(BACKEND)) -t $(TAG) $(IMAGE_OPTIONS)
+	cd / && $(abspath $(BIN))/bentoml containerize polywire:latest \
+		--backend $$($(CURDIR)/deploy/container-backend.sh $(BACKEND)) -t $(TAG) $(IMAGE_OPTIONS)
 
 backend:
 	@deploy/container-backend.sh $(BACKEND) >/dev/null

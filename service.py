@@ -13,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from adapters import build
 from gateway.catalog import Gateway
 from gateway.config import Settings
+from gateway.config_errors import ConfigError
 from gateway.request import Sampling
 from gateway.stopping import Stage
 from gateway.telemetry import configure_logging
@@ -28,9 +29,12 @@ from wires.limits import LimitMiddleware
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
 
 configure_logging()
-settings = Settings.load()
+try:
+    settings = Settings.load()
+    store = open_store(settings.store)
+except ConfigError as error:
+    raise SystemExit(str(error)) from None
 bound_connections(settings.limits)
-store = open_store(settings.store)
 gateway = Gateway(settings, build, store)
 app = create_app(gateway, store)
 

@@ -26,9 +26,8 @@ def main() -> int:
     unknown = [package["name"] for package in packages if "skip_reason" in package]
     found = [(package, each) for package in packages for each in package.get("vulns", ())]
     for package, each in found:
-        say(
-            f"{package['name']} {package['version']}: {each['id']}, fixed in {', '.join(each['fix_versions']) or 'none'}"
-        )
+        fixed = ", ".join(each["fix_versions"]) or "none"
+        say(f"{package['name']} {package['version']}: {each['id']}, fixed in {fixed}")
     if unknown:
         say(f"NOT AUDITED: {len(unknown)} of {len(packages)} packages are not in the database that pip-audit reached.")
     say(f"{len(found)} known vulnerabilities in the {len(packages) - len(unknown)} packages that were looked up.")

@@ -132,7 +132,10 @@ class Registered:
         return await self.connector_of(model, kept.owner)
 
     async def connector_of(self, model: RegisteredModel, owner: str) -> Connector:
-        """The connector that `model` uses, whoever asks: its owner could use it when the model was registered."""
+        """The connector that `model` uses, whoever asks: its owner could use it when the model was registered.
+
+        Raises NotFound when it is gone.
+        """
         if model.connector is not None:
             return model.connector.model_copy(update={"credential": model.credential})
         connector = await self.connectors.get(model.connector_id or "", Caller(owner, admin=True))

@@ -70,11 +70,8 @@ def unlisted() -> list[str]:
     """Locked packages whose licence is not listed."""
     listed = Path("docs/licences.md").read_text(encoding="utf-8")
     pins = re.findall(r"^([\w.-]+)==([^ ;\\]+)", Path("requirements.lock").read_text(encoding="utf-8"), re.M)
-    return [
-        f"docs/licences.md: lacks {name}; run make licences"
-        for name, version in pins
-        if f"| {name} | {version} |" not in listed
-    ]
+    missing = (name for name, version in pins if f"| {name} | {version} |" not in listed)
+    return [f"docs/licences.md: lacks {name}; run make licences" for name in missing]
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def encode_generate(*, framed: bool) -> Callable[[Iterable[StreamEvent]], Raw]:
         kept = list(events)
         encoder = PieceEncoder(framed=framed)
         body = "".join(piece for event in kept for piece in encoder.encode(event))
-        return Raw(200, body.encode(), whole=not isinstance(kept[-1], Failed))
+        return Raw(200, body.encode(), whole=not any(isinstance(event, Failed) for event in kept))
 
     return encode
 
