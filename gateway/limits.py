@@ -6,9 +6,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Limits(BaseModel):
-    """Bounds of one worker. Seconds are wall time; `streams` counts streams at work on all wires.
+    """Bounds of one worker; those per minute and `streams_per_key` hold for all workers and replicas together.
 
-    `all_...`, `streams` and `sockets` hold for all keys together, the other counts for each. None: no bound.
+    Seconds are wall time; `streams` counts streams at work on all wires. `all_...`, `streams` and `sockets` hold for
+    all keys together, the other counts for each. None: no bound.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -25,6 +25,8 @@ from tests.faults.proxy import Fault, proxy
 from tests.running import Service
 
 CLIENT = "client"
+OWNED = "replicate"
+"""The wire whose streams belong to the service: a reader that leaves ends nothing."""
 SHORT, LONG = "short", "long"
 LEFT = "error: nothing came any more, and the client left"
 
@@ -38,6 +40,15 @@ def config(folder: Path) -> dict[str, Any]:
     script.write_text(yaml.safe_dump({SHORT: [*pieces, end], LONG: [*pieces, *more, end]}), encoding="utf-8")
     models = [{"id": name, "provider": "script", "upstream": name} for name in (SHORT, LONG)]
     return {"providers": [{"name": "script", "type": "scripted", "path": str(script)}], "models": models}
+
+
+def counted(service: Service) -> tuple[int, int]:
+    """The finished streams and those at work, on the wires whose streams end with their readers."""
+
+    def total(metric: str, **labels: str) -> int:
+        return int(service.metric(metric, **labels) - service.metric(metric, wire=OWNED, **labels))
+
+    return total("polywire_streams_total", outcome="finished"), total("polywire_streams_open")
 
 
 async def fill(service: Service, fault: Fault, wires: Sequence[WireEntry] = WIRES) -> list[Cell]:

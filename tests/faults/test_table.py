@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.contract.wires import ENTRIES as WIRES
-from tests.faults import downstream, upstream
+from tests.faults import downstream, sounds, upstream
 from tests.faults.cells import grids, wrong
 from tests.faults.proxy import Fault
 from tests.faults.written import write_section
 from tests.running import running
 
 WHOLE = bool(os.environ.get("POLYWIRE_FAULTS"))
-UNCOUNTED = ("replicate",)
-"""Predictions that belong to the service: a reader that leaves ends nothing."""
+CANCEL_SECONDS = 2.0
 
 
 @pytest.mark.timeout(900 if WHOLE else 120)
@@ -37,6 +36,21 @@ async def test_no_fault_of_a_provider_is_taken_for_success() -> None:
 
 
 @pytest.mark.timeout(300 if WHOLE else 120)
+async def test_no_fault_of_a_voice_is_taken_for_success() -> None:
+    """What was cut is not played as whole, and a transcript is not taken for all that was said."""
+    began = time.perf_counter()
+    cells = []
+    async with sounds.sounding_service(list(Fault)) as service:
+        for fault in Fault:
+            cells += await sounds.fill(service, fault)
+        assert not (bad := wrong(cells)), bad
+        assert service.log.read_text().count("Traceback") == 0
+    if WHOLE:
+        title = "Between Polywire and what speaks or listens"
+        write_section(title, grids(cells), len(cells), time.perf_counter() - began)
+
+
+@pytest.mark.timeout(300 if WHOLE else 120)
 async def test_a_client_that_is_cut_off_never_sees_success(tmp_path: Path) -> None:
     """A cut answer is no answer on any wire, and Polywire lets the provider go and counts nothing as finished."""
     began = time.perf_counter()
@@ -45,7 +59,11 @@ async def test_a_client_that_is_cut_off_never_sees_success(tmp_path: Path) -> No
     service = await asyncio.to_thread(starting.__enter__)
     try:
         for fault in Fault:
+            finished, _ = downstream.counted(service)
             cells += await downstream.fill(service, fault, WIRES)
+            async with asyncio.timeout(CANCEL_SECONDS):
+                while not fault.harmless and downstream.counted(service) != (finished, 0):  # noqa: ASYNC110 - nothing tells
+                    await asyncio.sleep(0.05)
         assert not (bad := wrong(cells)), bad
         assert service.log.read_text().count("Traceback") == 0
     finally:
