@@ -74,8 +74,7 @@ sbom: $(VENV)/.serve $(TOOLS)/.done
 	$(TOOLS)/bin/cyclonedx-py environment $(BIN)/python --output-reproducible --of JSON -o sbom.json
 
 audit: $(TOOLS)/.done
-	$(TOOLS)/bin/pip-audit --require-hashes --disable-pip -r requirements.lock || \
-		echo "pip-audit found something, or has no network to look it up."
+	@deploy/audit.sh $(TOOLS)/bin/pip-audit
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
@@ -88,8 +87,10 @@ bento: $(VENV)/.serve
 	$(BIN)/bentoml build
 
 # BACKEND=podman takes that one; IMAGE_OPTIONS are passed on, such as --opt build-arg=NAME=VALUE or --opt no-cache.
+# BentoML takes its Dockerfile's template from a temporary copy of the bento, and only below the working directory.
 image: backend bento
-	$(BIN)/bentoml containerize polywire:latest --backend $$(deploy/container-backend.sh $(BACKEND)) -t $(TAG) $(IMAGE_OPTIONS)
+	cd / && $(abspath $(BIN))/bentoml containerize polywire:latest \
+		--backend $$($(CURDIR)/deploy/container-backend.sh $(BACKEND)) -t $(TAG) $(IMAGE_OPTIONS)
 
 backend:
 	@deploy/container-backend.sh $(BACKEND) >/dev/null

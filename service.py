@@ -29,7 +29,7 @@ from wires.middleware import DisconnectMiddleware, RequestMiddleware
 
 configure_logging()
 settings = Settings.load()
-bound_connections(settings.limits)
+bound_connections(settings.limits, wire_of)
 store = open_store(settings.store)
 gateway = Gateway(settings, build, store)
 app = create_app(gateway, store)

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.checks import is_whole
 from gateway.config import Settings
 from gateway.errors import Conflict, GatewayError, InternalError, NotFound, UpstreamTimeout
 from gateway.events import Failed, Finished, FinishReason, Started, StreamEvent
@@ -74,7 +75,7 @@ class Responses:
 
     async def get(self, id: str, owner: str) -> KeptResponse:
         """One response of `owner`. Raises NotFound for another's, an expired and an unknown one alike."""
-        document = await self._store.get(RESPONSE, id)
+        document = await self._store.get(RESPONSE, id) if is_whole(id) else None
         if document is None or document.owner != owner:
             raise NotFound("There is no such response; responses are forgotten some time after their end.")
         return KeptResponse(id, json.loads(document.value))

@@ -201,7 +201,10 @@ class _Call:
         """Say the request id at once, before the model has said anything."""
         current_request.set(self.scope)
         current_trace.set(read_trace(self._metadata.items()))
-        await self._context.send_initial_metadata((("x-request-id", self.scope.request_id),))
+        id = ("x-request-id", self.scope.request_id)
+        await self._context.send_initial_metadata((id,))
+        # Clients whose call failed often see the trailing metadata alone.
+        self._context.set_trailing_metadata((id,))
 
     async def send(self, content: str, *, last: bool) -> None:
         """One message. Raises Waited when the client accepts nothing."""
@@ -213,8 +216,10 @@ class _Call:
         count_request(WIRE_NAME, error.status)
         log_refusal(self.scope, error.status)
         code = STATUS_BY_CODE.get(error.code) or STATUS.get(error.status, grpc.StatusCode.INTERNAL)
-        trailing = () if error.retry_after is None else (("retry-after", str(max(1, round(error.retry_after)))),)
-        await self._context.abort(code, _sendable(error.message)[:LONGEST_DETAILS], trailing)
+        trailing = [("x-request-id", self.scope.request_id)]
+        if error.retry_after is not None:
+            trailing.append(("retry-after", str(max(1, round(error.retry_after)))))
+        await self._context.abort(code, _sendable(error.message)[:LONGEST_DETAILS], tuple(trailing))
 
     def end(self) -> None:
         """Drop the timer."""

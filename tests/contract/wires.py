@@ -73,7 +73,8 @@ def on_socket(path: str) -> Any:
 
 async def ask_replicate(clients: Clients, model: str, prompt: str) -> Raw:
     """Creates a prediction and reads its stream."""
-    made = await clients.post(f"/v1/models/test/{model}/predictions", {"input": {"prompt": prompt}, "stream": True})
+    body = {"version": model, "input": {"prompt": prompt}, "stream": True}
+    made = await clients.post("/v1/predictions", body)
     if made.status != 201:
         return made
     return await clients.send("GET", json.loads(made.body)["urls"]["stream"])
@@ -182,7 +183,7 @@ ENTRIES = (
     WireEntry(
         "ml commons",
         posted(
-            "/_plugins/_ml/models/{model}/_predict/stream", lambda model, prompt: {"parameters": {"prompt": prompt}}
+            "/_plugins/_ml/models/{model}/_predict/stream", lambda model, prompt: {"parameters": {"inputs": prompt}}
         ),
         encoded(FrameEncoder),
         readers.read_contents,

@@ -71,7 +71,7 @@ class Upstream:
 
 @contextmanager
 def fake_upstream() -> Iterator[Upstream]:
-    command = [sys.executable, "-m", "tests.faults.upstream"]
+    command = [sys.executable, "-m", "tests.faults.crowd_upstream"]
     with subprocess.Popen(command, cwd=ROOT, stdin=PIPE, stdout=PIPE) as process:
         assert process.stdout is not None
         try:

@@ -1,164 +1,157 @@
-"""A fake upstream in a process of its own, so that what is measured is the service: `python -m tests.faults.upstream`.
+"""Faults between Polywire and its providers: every provider's fake behind one proxy per fault, asked on every wire.
 
-It prints its port and speaks OpenAI's chat and speech. The model's name says how: `paced` writes a token every so many
-milliseconds for ever, `flood` so many bytes as fast as they are taken, `line` one long line, `deep` nested JSON, `bomb`
-zeros in gzip. `GET /report` tells how many streams were asked for, how many are open, and when the last one was left.
+`scripted` has no network to break. `local` has one child for all, so its one proxy takes the faults in turn.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import re
-import sys
+import tempfile
 import time
-import zlib
-from collections.abc import Iterator
-from typing import cast
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-import uvloop
+import aiohttp
 
-from tests.upstreams.openai_streams import DONE, chunk
+from gateway.config import LocalSettings
+from tests.contract.entry import CANARY, CANARY_ENV, ProviderEntry
+from tests.contract.local_entry import living_child
+from tests.contract.openai_entry import routes as openai_routes
+from tests.contract.providers import ENTRIES as PROVIDERS
+from tests.contract.scenario import Scenario
+from tests.contract.wire_clients import Clients, clients
+from tests.contract.wire_entry import WireEntry
+from tests.contract.wires import ENTRIES as WIRES
+from tests.faults.cells import IDLE_SECONDS, Cell, judged
+from tests.faults.proxy import Fault, Proxy, proxy
+from tests.local_fixtures import temporary_folder
+from tests.opensearch.cluster import ML, OPENAI, openai_connector
+from tests.running import Service, running
+from tests.upstreams.byte_server import ByteServer
 
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n"
-TOKEN = chunk({"content": "Hello "})
-BLOCK = b"".join(chunk({"content": "x" * 1000}) for _ in range(16))
-MODEL = re.compile(rb'"model": ?"(paced|flood|line|deep|bomb)-?(\d*)"')
-LINE_BYTES = 10 * 1024 * 1024
-DEPTH = 10_000
-BOMB_BYTES = 512 * 1024 * 1024
-
-
-class Streams:
-    """What was asked so far, and who is there."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.left_at = 0.0
-        self.open: set[Peer] = set()
-        self.paced: dict[float, set[Peer]] = {}
-
-    def pace(self, peer: Peer, seconds: float) -> None:
-        """Write a token to `peer` every so many seconds, at its own time within them."""
-        if seconds not in self.paced:
-            self.paced[seconds] = set()
-            asyncio.get_running_loop().call_later(seconds, self._beat, seconds)
-        self.paced[seconds].add(peer)
-
-    def _beat(self, seconds: float) -> None:
-        asyncio.get_running_loop().call_later(seconds, self._beat, seconds)
-        for peer in self.paced[seconds]:
-            if peer.writable:
-                peer.transport.write(TOKEN)
-
-    def left(self, peer: Peer) -> None:
-        self.open.discard(peer)
-        for peers in self.paced.values():
-            peers.discard(peer)
-        self.left_at = time.monotonic()
-
-    def report(self) -> bytes:
-        body = json.dumps({"asked": self.asked, "open": len(self.open), "left_at": self.left_at}).encode()
-        return b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
+ROWS = tuple(entry for entry in PROVIDERS if entry.row is not None and entry.routes is not None)
+LOCAL, CONNECTOR = "local", "connector"
+NAMES = (*(entry.name for entry in ROWS), LOCAL, CONNECTOR)
+AT_ONCE = 12
+"""How many questions are asked at the same time."""
+AWS = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_EC2_METADATA_DISABLED": "true"}
+CellAsked = tuple[WireEntry, str]
 
 
-class Peer(asyncio.Protocol):
-    """One connection: one request and its answer."""
+@dataclass(slots=True)
+class Faulty:
+    """The service, the model of each provider behind each fault, and the embedded model's proxy."""
 
-    def __init__(self, streams: Streams) -> None:
-        self._streams = streams
-        self._received = bytearray()
-        self._pieces: Iterator[bytes] = iter(())
-        self.writable = True
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        head, blank, body = bytes(self._received).partition(b"\r\n\r\n")
-        length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
-        if not blank or len(body) < int(length[1] if length else 0):
-            return
-        self._received.clear()
-        if head.startswith(b"GET /report"):
-            self.transport.write(self._streams.report())
-            self.transport.close()
-            return
-        self._streams.asked += 1
-        self._streams.open.add(self)
-        self._answer(head, body)
-
-    def _answer(self, head: bytes, body: bytes) -> None:
-        found = MODEL.search(body)
-        kind, amount = (found[1].decode(), int(found[2] or 0)) if found else ("flood", 0)
-        compressed = b"content-encoding: gzip\r\n" if kind == "bomb" else b""
-        self.transport.write(HEAD + compressed + b"\r\n")
-        if kind == "paced":
-            self.transport.write(TOKEN)
-            self._streams.pace(self, (amount or 100) / 1000)
-            return
-        speech = b"/audio/speech" in head
-        self._pieces = _sound(amount) if speech else {"flood": _flood, "line": _line, "deep": _deep, "bomb": _bomb}[
-            kind
-        ](amount)
-        self._play()
-
-    def _play(self) -> None:
-        for piece in self._pieces:
-            self.transport.write(piece)
-            if not self.writable:
-                return
-        self.transport.close()
-
-    def pause_writing(self) -> None:
-        self.writable = False
-
-    def resume_writing(self) -> None:
-        self.writable = True
-        self._play()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self in self._streams.open:
-            self._streams.left(self)
+    service: Service
+    local: Proxy
+    models: dict[tuple[str, Fault], str] = field(default_factory=dict)
 
 
-def _flood(amount: int) -> Iterator[bytes]:
-    for _ in range(amount // 16_000):
-        yield BLOCK
-    yield chunk({}, "stop") + DONE
+@asynccontextmanager
+async def faulty_service(faults: Sequence[Fault]) -> AsyncIterator[Faulty]:
+    """The service whose every provider is behind a proxy for each of `faults`."""
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        models: dict[tuple[str, Fault], str] = {}
+        rows: list[dict[str, Any]] = []
+        described: list[dict[str, Any]] = []
+        for entry in ROWS:
+            for fault in faults:
+                models[entry.name, fault] = name = f"{entry.name}-{fault.name.lower()}".replace("_", "-")
+                row = await _behind(stack, entry, fault)
+                rows.append({**row, "name": name})
+                dialect = {"dialect": row["dialect"]} if "dialect" in row else {}
+                described.append({"id": name, "provider": name, "upstream": entry.model, **dialect})
+        weights = folder / "model.gguf"
+        weights.write_bytes(b"GGUF")
+        config = {
+            "providers": [*rows, {"name": LOCAL, "type": "local"}],
+            "models": [*described, {"id": LOCAL, "provider": LOCAL, "upstream": "chat"}],
+            "limits": {"idle_seconds": IDLE_SECONDS, "first_event_seconds": IDLE_SECONDS},
+            "local": {"gguf": str(weights)},
+            "connectors": {"trusted_endpoints": [r"^http://127\.0\.0\.1:\d+/.*$"]},
+        }
+        local = await _openai_fake(stack, Fault.NONE)
+        environment = {CANARY_ENV: CANARY, "CONTRACT_USER": "u", "TMPDIR": str(folder), **AWS}
+        with temporary_folder(folder), living_child(folder, LocalSettings(gguf=weights), local.url):
+            starting = running(folder, config, environment=environment, grpc=True)
+            # The fakes live in this loop, so the service is started and stopped beside it.
+            service = await asyncio.to_thread(starting.__enter__)
+            try:
+                models |= {(LOCAL, fault): LOCAL for fault in faults}
+                models |= {(CONNECTOR, fault): await _registered(stack, service, fault) for fault in faults}
+                yield Faulty(service, local, models)
+            finally:
+                await asyncio.to_thread(starting.__exit__, None, None, None)
 
 
-def _sound(amount: int) -> Iterator[bytes]:
-    for _ in range(amount // 48_000):
-        yield b"\x01\x02" * 24_000
+async def _behind(stack: AsyncExitStack, entry: ProviderEntry, fault: Fault) -> dict[str, Any]:
+    """The row of a provider behind a proxy."""
+    assert entry.row is not None
+    assert entry.routes is not None
+    server = await stack.enter_async_context(ByteServer({}))
+    between = await stack.enter_async_context(proxy(server.url, fault))
+    # An answer may name a URL, which has to lead through the proxy as well.
+    server.routes.update(entry.routes(Scenario(), between.url))
+    row = entry.row(between.url).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    return {**row, "retries": 0}
 
 
-def _line(_: int) -> Iterator[bytes]:
-    yield TOKEN + b'data: {"choices": [{"delta": {"content": "'
-    for _ in range(LINE_BYTES // 65_536):
-        yield b"y" * 65_536
-    yield b'"}}]}\n\n' + DONE
+async def _openai_fake(stack: AsyncExitStack, fault: Fault) -> Proxy:
+    server = await stack.enter_async_context(ByteServer(openai_routes(Scenario(), "")))
+    return await stack.enter_async_context(proxy(server.url, fault))
 
 
-def _deep(_: int) -> Iterator[bytes]:
-    yield TOKEN + b'data: {"choices": ' + b"[" * DEPTH + b"]" * DEPTH + b"}\n\n" + DONE
+async def _registered(stack: AsyncExitStack, service: Service, fault: Fault) -> str:
+    """The id of a model that is registered over ML Commons, with a connector through a proxy."""
+    between = await _openai_fake(stack, fault)
+    action = {"request_body": '{"messages": [{"role": "user", "content": "${parameters.inputs}"}]}'}
+    connector = openai_connector(between.url, parameters={"_llm_interface": OPENAI}, action=action)
+    async with aiohttp.ClientSession(service.url) as http:
+        async with http.post(f"{ML}/connectors/_create", json=connector) as made:
+            body = {"name": "m", "function_name": "remote", "connector_id": (await made.json())["connector_id"]}
+        async with http.post(f"{ML}/models/_register?deploy=true", json=body) as registered:
+            return str((await registered.json())["model_id"])
 
 
-def _bomb(_: int) -> Iterator[bytes]:
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    yield packer.compress(TOKEN + b'data: {"a": "')
-    for _ in range(BOMB_BYTES // 2**20):
-        yield packer.compress(b"0" * 2**20)
-    yield packer.flush()
+async def fill(faulty: Faulty, fault: Fault, asked: Iterable[CellAsked]) -> list[Cell]:
+    """Ask every wire for a provider behind `fault`, several at a time."""
+    faulty.local.change(fault)
+    free: asyncio.Queue[Clients] = asyncio.Queue()
+    async with AsyncExitStack() as stack:
+        for _ in range(AT_ONCE):
+            free.put_nowait(await stack.enter_async_context(clients(faulty.service)))
+
+        async def one(wire: WireEntry, provider: str) -> Cell:
+            opened = await free.get()
+            try:
+                return await _ask(opened, fault, wire, provider, faulty.models[provider, fault])
+            finally:
+                free.put_nowait(opened)
+
+        return list(await asyncio.gather(*(one(*cell) for cell in asked)))
 
 
-async def main() -> None:
-    streams = Streams()
-    server = await asyncio.get_running_loop().create_server(lambda: Peer(streams), "127.0.0.1", 0, backlog=4096)
-    print(server.sockets[0].getsockname()[1], flush=True)  # noqa: T201 - a program's output
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+async def _ask(opened: Clients, fault: Fault, wire: WireEntry, provider: str, model: str) -> Cell:
+    began = time.perf_counter()
+    try:
+        raw = await wire.ask(opened, model, "hi")
+    except aiohttp.ClientOSError:
+        # The connection was kept from an earlier question and let go by the service while this one was sent.
+        raw = await wire.ask(opened, model, "hi")
+    seconds = time.perf_counter() - began
+    saw, text = judged(wire, raw)
+    return Cell(fault, wire.name, provider, saw, text, seconds)
 
 
-if __name__ == "__main__":
-    uvloop.run(main())
+def every_cell() -> list[CellAsked]:
+    return [(wire, provider) for wire in WIRES for provider in NAMES]
+
+
+def some_cells(fault: Fault) -> list[CellAsked]:
+    """Over all faults, each fault meets every wire, every wire every provider, and every provider every fault."""
+    turn = list(Fault).index(fault)
+    return [(wire, NAMES[(turn + column) % len(NAMES)]) for column, wire in enumerate(WIRES)]

@@ -48,6 +48,7 @@ def replicas(folder: Path) -> Iterator[Replicas]:
         "providers": [{"name": "script", "type": "scripted", "path": str(script)}],
         "models": [{"id": f"test/{name}", "provider": "script", "upstream": name} for name in steps],
         "limits": {"keepalive_seconds": 0.5},
+        "connectors": {"trusted_endpoints": [r"^http://127\.0\.0\.1:\d+/.*$"]},
         "replicas": 2,
     }
     with ExitStack() as stack:

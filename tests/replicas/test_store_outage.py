@@ -27,6 +27,16 @@ async def test_a_pause_of_five_seconds_refuses_new_predictions_and_breaks_none(p
                 assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
                 assert "store" in refused.json()["detail"]
                 assert time.monotonic() - asked < 3
+            known = made[0]["urls"]
+            asked_for = (
+                client.get(known["get"]),
+                client.post(known["cancel"]),
+                client.get(f"{pair.url}/v1/predictions"),
+                client.get(f"{pair.url}/v1/responses/resp_none"),
+                client.get(f"{pair.url}/_plugins/_ml/models/none"),
+            )
+            # That it is not there is what nobody can know now.
+            assert {answer.status_code for answer in await asyncio.gather(*asked_for)} == {503}
             answered = await client.post(f"{pair.url}/generate", json={"prompt": "hi", "model": "test/brief"})
             assert answered.text == TEXT
             await asyncio.sleep(max(0, 5 - (time.monotonic() - began)))

@@ -105,7 +105,7 @@ async def _create(
     webhook = body.webhook or body.webhook_completed
     if webhook:
         await webhooks_of(request).check(webhook)
-    gateway.demand_room()
+    await gateway.demand_room()
     stream: Stream
     if row.kind == "speech":
         stream = gateway.speech(parse_speech(row.id, body.input), wire=WIRE.name)

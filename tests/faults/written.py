@@ -1,0 +1,19 @@
+"""docs/faults.md, which `make faults` writes: one section for each table."""
+
+from __future__ import annotations
+
+import re
+
+from tests.running import ROOT
+
+PAGE = ROOT / "docs" / "faults.md"
+
+
+def write_section(title: str, text: str, count: int, seconds: float) -> None:
+    """Replace the section `title` of the page."""
+    section = f"## {title}\n\n{count} questions in {seconds:.0f} s.\n\n{text}\n"
+    page = PAGE.read_text(encoding="utf-8")
+    pattern = re.compile(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+    if not pattern.search(page):
+        raise ValueError(f"{PAGE} has no section {title!r}")
+    PAGE.write_text(pattern.sub(lambda _: section, page).rstrip() + "\n", encoding="utf-8")
