@@ -34,7 +34,7 @@ try:
     store = open_store(settings.store)
 except ConfigError as error:
     raise SystemExit(str(error)) from None
-bound_connections(settings.limits)
+bound_connections(settings.limits, wire_of)
 gateway = Gateway(settings, build, store)
 app = create_app(gateway, store)
 

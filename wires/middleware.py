@@ -109,13 +109,7 @@ class DisconnectMiddleware:
         if not length.isdigit() or int(length) > self.limits.request_bytes:
             raise _Refused(_too_large(self.limits))
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self.limits.header_bytes:
-            raise _Refused(
-                InvalidRequest(
-                    f"The request's headers are larger than {self.limits.header_bytes} bytes.",
-                    status=431,
-                    code="headers_too_large",
-                )
-            )
+            raise _Refused(headers_too_large(self.limits.header_bytes))
 
 
 class _Refused(Exception):
