@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import adapters, embedded, growth, relays, stores, voices
+from benchmarks import adapters, embedded, growth, grpc_text, relays, stores, voices
 from benchmarks.load import Unavailable
 from benchmarks.table import ratios, table
 
@@ -31,6 +31,7 @@ SECTIONS: dict[str, Callable[[int, Path], str]] = {
     "stores": _stores,
     "relays": relays.section,
     "voices": voices.section,
+    "grpc": grpc_text.section,
     "growth": growth.section,
 }
 """Each takes the number of rounds and the folder for its pictures, and gives Markdown."""

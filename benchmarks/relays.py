@@ -7,10 +7,11 @@ from pathlib import Path
 
 from benchmarks.chart import lines
 from benchmarks.figures import TEXT, paced
+from benchmarks.gateways import litellm, nginx, portkey, sdk_relay, tensorzero
 from benchmarks.interleaved import Results, measure, running
 from benchmarks.load import Unavailable, Upstream
 from benchmarks.table import grid, ratio
-from benchmarks.targets import Target, litellm, nginx, polywire, scratch, sdk_relay
+from benchmarks.targets import Target, polywire, scratch
 
 OURS = "Polywire"
 CHARACTERS = '{"prompt": "{control}"}'
@@ -27,6 +28,8 @@ def section(rounds: int, pictures: Path) -> str:
             lambda: polywire(upstream.url, folder),
             lambda: sdk_relay(upstream.url),
             lambda: litellm(upstream.url, folder),
+            lambda: portkey(upstream.url),
+            lambda: tensorzero(upstream.url, folder),
         ]
         with running(list(_made(makers)), folder) as targets:
             results = measure(targets, upstream, TEXT, rounds)
