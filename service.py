@@ -26,10 +26,12 @@ from wires.grpc_port import check_grpc_port
 from wires.interrupts import pass_on_second_interrupt
 from wires.limits import LimitMiddleware
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
+from wires.quick_socket import quicken_sockets
 
 configure_logging()
 settings = Settings.load()
 bound_connections(settings.limits)
+quicken_sockets()
 store = open_store(settings.store)
 gateway = Gateway(settings, build, store)
 app = create_app(gateway, store)

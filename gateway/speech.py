@@ -159,8 +159,7 @@ async def _merged(
             elif len(over) == len(tasks):
                 return
             else:
-                known = len(over)
-                await speaker.signal.until(lambda: lane or speaker.has_audio or len(over) > known)
+                await _news(speaker, lane, over)
         await _stop(tasks)
         while lane:
             yield lane.popleft()
@@ -170,6 +169,12 @@ async def _merged(
     finally:
         speaker.text.stop_clock()
         await _stop(tasks)
+
+
+async def _news(speaker: Speaker, lane: Lane, over: list[asyncio.Task[None]]) -> None:
+    """Wait until there is something to yield, or one more task is over."""
+    known = len(over)
+    await speaker.signal.until(lambda: lane or speaker.has_audio or len(over) > known)
 
 
 def _failure(tasks: list[asyncio.Task[None]]) -> BaseException | None:

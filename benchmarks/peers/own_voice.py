@@ -1,4 +1,4 @@
-"""Polywire with a voice that makes its frames itself, in place of the scripted one: nothing is read from an upstream."""
+"""Polywire with a voice that makes its frames itself in place of the scripted one: it reads nothing."""
 
 from __future__ import annotations
 
