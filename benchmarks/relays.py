@@ -1,4 +1,4 @@
-"""Polywire beside the gateways of others, nginx as a pass-through and a plain openai-SDK relay: one upstream, one run."""
+"""Polywire beside the gateways of others, nginx as a pass-through and a plain openai-SDK relay, in one run."""
 
 from __future__ import annotations
 

@@ -69,7 +69,8 @@ class Target:
         try:
             if self.port_file is not None:
                 self.port = _chosen_port(self.port_file, process)
-            wait_for_port(self.port, process, START_SECONDS)
+            # The supervisor listens for the worker, but not for its gRPC.
+            wait_for_port(self.grpc_port or self.port, process, START_SECONDS)
         except Unavailable as reason:
             raise Unavailable(f"{self.name} did not start ({reason}); its log: {log}") from None
         self.run(Load(tokens=2, requests=3, seconds=20, warm=0))
