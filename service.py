@@ -27,6 +27,7 @@ from wires.grpc_port import check_grpc_port
 from wires.interrupts import pass_on_second_interrupt
 from wires.limits import LimitMiddleware
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
+from wires.quick_socket import quicken_sockets
 
 configure_logging()
 try:
@@ -35,6 +36,7 @@ try:
 except ConfigError as error:
     raise SystemExit(str(error)) from None
 bound_connections(settings.limits, wire_of)
+quicken_sockets()
 gateway = Gateway(settings, build, store)
 app = create_app(gateway, store)
 
