@@ -53,7 +53,7 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tests/house_rules.py
 
-# The long forms of tests/faults: the whole table, a thousand streams given up, thousands of idle sockets.
+# The long forms of tests/faults: the whole table, a thousand streams given up, ten thousand idle sockets, slow readers.
 faults: $(VENV)/.dev
 	POLYWIRE_FAULTS=1 $(BIN)/pytest -s tests/faults
 	@command -v wstest >/dev/null 2>&1 || echo "Autobahn's test suite (wstest) is not installed: that stage is left out."
