@@ -55,7 +55,8 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tests/house_rules.py
 
-# The long forms of tests/faults: the whole tables (docs/faults.md), minutes of fuzzing, thousands of streams and sockets.
+# The long forms of tests/faults: the whole tables (docs/faults.md), minutes of fuzzing, a thousand streams given up, ten
+# thousand idle sockets, slow readers.
 faults: $(VENV)/.dev
 	POLYWIRE_FAULTS=1 $(BIN)/pytest -s tests/faults
 

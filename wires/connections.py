@@ -131,6 +131,4 @@ def _too_slow(limits: Limits) -> InvalidRequest:
 
 def headers_too_large(most: int) -> InvalidRequest:
     """The refusal of a head that is larger than `most` bytes."""
-    return InvalidRequest(
-        f"The request's headers are larger than {most} bytes.", status=431, code="headers_too_large"
-    )
+    return InvalidRequest(f"The request's headers are larger than {most} bytes.", status=431, code="headers_too_large")

@@ -22,6 +22,7 @@ from gateway.telemetry import RequestScope, current_request
 from gateway.tracing import current_trace, read_trace
 from wires.answer import CLIENT_CLOSED_REQUEST, QUIET_PATHS, Answer
 from wires.base import Wire
+from wires.connections import headers_too_large
 
 log = logging.getLogger("polywire")
 

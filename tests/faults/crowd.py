@@ -1,7 +1,7 @@
-"""Clients in a process of their own, so that no test's loop is measured: `python -m tests.faults.crowd KIND PORT COUNT`.
+"""Clients in a process of their own, so that no test's loop is measured.
 
-Whatever else a kind needs is one line of JSON on its input. It prints `ready` once everybody is there, and when a line
-comes, what they saw as JSON.
+`python -m tests.faults.crowd KIND PORT COUNT`; whatever else a kind needs is one line of JSON on its input. It prints
+`ready` once everybody is there, and when a line comes, what they saw as JSON.
 """
 
 from __future__ import annotations
@@ -12,14 +12,18 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Any, cast
 
 import uvloop
 
-from tests.faults.bytes_said import PING, PONG, handshake, head, post
+from tests.faults.bytes_said import PING, asks, handshake, head, post
 
 AT_ONCE = 100
 BEAT_SECONDS = 0.5
+NEVER = b"\r\n\r\n\r\n"
+GET_READY = b"GET /readyz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
+SERVER_PING = b"\x89\x04"
 READY_SECONDS = 0.03
 
 
@@ -30,6 +34,7 @@ class Client(asyncio.Protocol):
         self._opening, self._until = opening, until
         self._seen = bytearray()
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.more = asyncio.Event()
         self.lost = self.paused = False
         self.gaps: list[float] = []
         self._last = 0.0
@@ -44,7 +49,10 @@ class Client(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         now = time.monotonic()
         if self.begun.done():
+            self.more.set()
             self.gaps.append(now - self._last)
+            if data.startswith(SERVER_PING):
+                self.transport.write(b"\x8a\x84" + bytes(4) + data[2:6])
         else:
             self._seen += data
             if self._until in self._seen:
@@ -59,6 +67,7 @@ class Client(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+        self.more.set()
         if not self.begun.done():
             self.begun.set_result(None)
 
@@ -115,13 +124,19 @@ async def streams(crowd: Crowd, asked: Any) -> dict[str, Any]:
         client.transport.abort()
     gaps = sorted(gap for client in crowd.clients for gap in client.gaps)
     p99 = gaps[int(len(gaps) * 0.99)] if gaps else 0.0
-    return {"left_at": left, "tokens": len(gaps), "p99": p99, "lost": sum(client.lost for client in crowd.clients)}
+    return {
+        "left_at": left,
+        "tokens": len(gaps),
+        "p99": p99,
+        "longest": max(gaps, default=0.0),
+        "lost": sum(client.lost for client in crowd.clients),
+    }
 
 
 async def sockets(crowd: Crowd, _: Any) -> dict[str, Any]:
     """WebSockets that say nothing."""
     await crowd.come(handshake("/ws"), b"\r\n\r\n")
-    await crowd.until_told(lambda client: client.transport.write(PONG), 15)
+    await crowd.until_told()
     return seen(crowd)
 
 
@@ -147,7 +162,7 @@ async def pings(crowd: Crowd, _: Any) -> dict[str, Any]:
 
 
 async def slow(crowd: Crowd, asked: Any) -> dict[str, Any]:
-    """Readers of one byte per second."""
+    """Readers of one byte per second; `asked` are the bytes that they say first, and after a handshake."""
     loop = asyncio.get_running_loop()
     readers = [await loop.run_in_executor(None, _slow_reader, crowd.port, one) for one in asked * crowd.count]
     print("ready", flush=True)  # noqa: T201 - a program's output
@@ -187,44 +202,51 @@ async def ready(crowd: Crowd, _: Any) -> dict[str, Any]:
     print("ready", flush=True)  # noqa: T201 - a program's output
     while not crowd.leave.is_set():
         began = time.monotonic()
-        said = await _exchange(crowd, b"GET /readyz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", b"")
+        said = await _exchange(crowd, GET_READY)
         taken.append(time.monotonic() - began)
         answers[said] = answers.get(said, 0) + 1
         await asyncio.sleep(READY_SECONDS)
     return {"longest": max(taken), "asked": len(taken), "answers": answers}
 
 
-async def requests(crowd: Crowd, asked: Any) -> dict[str, Any]:
-    """Whole requests, or messages on a socket, one after the other; `asked` are their bytes as Latin-1."""
-    whole = [(one["opening"].encode("latin-1"), one["then"].encode("latin-1")) for one in asked]
+async def requests(crowd: Crowd, kind: Any) -> dict[str, Any]:
+    """Whole requests of a kind, one after the other, each of them at least once."""
     answers: dict[str, int] = {}
+    waiting = asyncio.Queue[tuple[bytes, bytes]](crowd.count)
 
-    async def ask(number: int) -> None:
-        while not crowd.leave.is_set():
-            for opening, then in whole[number % len(whole) :] + whole[: number % len(whole)]:
-                said = await _exchange(crowd, opening, then)
-                answers[said] = answers.get(said, 0) + 1
-                if crowd.leave.is_set():
+    async def ask() -> None:
+        while True:
+            said = await _exchange(crowd, *await waiting.get())
+            answers[said] = answers.get(said, 0) + 1
+            waiting.task_done()
+
+    async def hand_out() -> None:
+        for rounds in count():
+            for one in asks(kind):
+                if rounds and crowd.leave.is_set():
+                    await waiting.join()
                     return
+                await waiting.put(one)
 
-    async with asyncio.TaskGroup() as group:
-        for number in range(crowd.count):
-            group.create_task(ask(number))
-        await crowd.until_told()
+    askers = [asyncio.create_task(ask()) for _ in range(crowd.count)]
+    handing = asyncio.create_task(hand_out())
+    await crowd.until_told()
+    await handing
+    for asker in askers:
+        asker.cancel()
+    await asyncio.gather(*askers, return_exceptions=True)
     return {"answers": answers}
 
 
-async def _exchange(crowd: Crowd, opening: bytes, then: bytes) -> str:
-    """The status line of a request's answer, or what came after a handshake."""
-    client = await crowd.open(opening, b"\r\n\r\n")
-    said = client.answer.partition(b"\r\n")[0].decode("latin-1")
-    if then:
+async def _exchange(crowd: Crowd, opening: bytes, then: bytes = b"") -> str:
+    """The status line of a request's answer, read to its end; of a socket, once something came after `then`."""
+    client = await crowd.open(opening, b"\r\n\r\n" if then else NEVER)
+    if then and not client.lost:
         client.transport.write(then)
         async with asyncio.timeout(20):
-            while not client.gaps and not client.lost:  # noqa: ASYNC110 - of another process there is no event
-                await asyncio.sleep(0.01)
+            await client.more.wait()
     client.transport.abort()
-    return said
+    return client.answer.partition(b"\r\n")[0].decode("latin-1")
 
 
 def seen(crowd: Crowd) -> dict[str, Any]:

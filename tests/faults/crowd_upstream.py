@@ -1,4 +1,4 @@
-"""A fake upstream in a process of its own, so that what is measured is the service: `python -m tests.faults.crowd_upstream`.
+"""A fake upstream in a process of its own, so that what is measured is the service.
 
 It prints its port and speaks OpenAI's chat and speech. The model's name says how: `paced` writes a token every so many
 milliseconds for ever, `flood` so many bytes as fast as they are taken, `line` one long line, `deep` nested JSON, `bomb`
@@ -8,12 +8,13 @@ zeros in gzip. `GET /report` tells how many streams were asked for, how many are
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 import sys
 import time
-import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import cast
 
 import uvloop
@@ -26,7 +27,7 @@ BLOCK = b"".join(chunk({"content": "x" * 1000}) for _ in range(16))
 MODEL = re.compile(rb'"model": ?"(paced|flood|line|deep|bomb)-?(\d*)"')
 LINE_BYTES = 10 * 1024 * 1024
 DEPTH = 10_000
-BOMB_BYTES = 512 * 1024 * 1024
+BOMB_BYTES = 128 * 1024 * 1024
 
 
 class Streams:
@@ -99,9 +100,9 @@ class Peer(asyncio.Protocol):
             self._streams.pace(self, (amount or 100) / 1000)
             return
         speech = b"/audio/speech" in head
-        self._pieces = _sound(amount) if speech else {"flood": _flood, "line": _line, "deep": _deep, "bomb": _bomb}[
-            kind
-        ](amount)
+        self._pieces = (
+            _sound(amount) if speech else {"flood": _flood, "line": _line, "deep": _deep, "bomb": _bomb}[kind](amount)
+        )
         self._play()
 
     def _play(self) -> None:
@@ -146,11 +147,15 @@ def _deep(_: int) -> Iterator[bytes]:
 
 
 def _bomb(_: int) -> Iterator[bytes]:
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    yield packer.compress(TOKEN + b'data: {"a": "')
-    for _ in range(BOMB_BYTES // 2**20):
-        yield packer.compress(b"0" * 2**20)
-    yield packer.flush()
+    yield _packed_bomb()
+
+
+@cache
+def _packed_bomb() -> bytes:
+    return gzip.compress(TOKEN + b'data: {"a": "' + b"0" * BOMB_BYTES, 1)
+
+
+PIECES: dict[str, Callable[[int], Iterator[bytes]]] = {"flood": _flood, "line": _line, "deep": _deep, "bomb": _bomb}
 
 
 async def main() -> None:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from urllib.request import urlopen
 from tests.running import ROOT, Service, running
 
 KEY_ENV = "CROWD_KEY"
-MODELS = ("paced-100", "paced-20", "flood-16000", "flood-32000000", "flood-4000000", "line", "deep", "bomb")
+MODELS = ("paced-100", "paced-20", "flood-16000", "flood-32000000", "flood-8000000", "line", "deep", "bomb")
 START_SECONDS = 60.0
 STREAM_LIMIT = 2**20
 
@@ -81,17 +81,28 @@ def fake_upstream() -> Iterator[Upstream]:
 
 
 @contextmanager
-def in_front_of(upstream: Upstream, folder: Path, **limits: Any) -> Iterator[Service]:
-    """The service with the fake as the provider of every model, and of a voice that says a lot."""
+def in_front_of(
+    upstream: Upstream,
+    folder: Path,
+    *,
+    row: Mapping[str, Any] | None = None,
+    model: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+    **limits: Any,
+) -> Iterator[Service]:
+    """The service with the fake as the provider of every model, and of a voice that says a lot.
+
+    `row` and `model` are another provider and its model, with their `environment`.
+    """
     provider = {"name": "fake", "type": "openai", "base_url": f"{upstream.url}/v1", "api_key_env": KEY_ENV}
     rows = [
         {"id": prefix + model, "provider": "fake", "upstream": model} for model in MODELS for prefix in ("", "test/")
     ]
     rows += [{"id": "voice", "provider": "fake", "upstream": "flood-32000000", "kind": "speech"}]
     config = {
-        "providers": [provider | {"connections": 3000}],
-        "models": [*rows, {"id": "default", "provider": "fake", "upstream": "flood-16000"}],
+        "providers": [provider | {"connections": 3000}, *filter(None, [row])],
+        "models": [*rows, *filter(None, [model]), {"id": "default", "provider": "fake", "upstream": "flood-16000"}],
         "limits": {"streams": 3000, **limits},
     }
-    with running(folder, config, environment={KEY_ENV: "sk-canary-crowd"}, grpc=True) as service:
+    with running(folder, config, environment={KEY_ENV: "sk-canary-crowd", **(environment or {})}, grpc=True) as service:
         yield service
