@@ -11,7 +11,7 @@ import pytest
 
 from tests.contract.wires import ENTRIES as WIRES
 from tests.faults import downstream, sounds, upstream
-from tests.faults.cells import grids, wrong
+from tests.faults.cells import across, grids, wrong
 from tests.faults.proxy import Fault
 from tests.faults.written import write_section
 from tests.running import running
@@ -32,7 +32,7 @@ async def test_no_fault_of_a_provider_is_taken_for_success() -> None:
         assert not (bad := wrong(cells)), bad
         assert faulty.service.log.read_text().count("Traceback") == 0
     if WHOLE:
-        write_section("Between Polywire and its providers", grids(cells), len(cells), time.perf_counter() - began)
+        write_section("Between Polywire and its providers", cells, grids(cells), time.perf_counter() - began)
 
 
 @pytest.mark.timeout(300 if WHOLE else 120)
@@ -47,7 +47,7 @@ async def test_no_fault_of_a_voice_is_taken_for_success() -> None:
         assert service.log.read_text().count("Traceback") == 0
     if WHOLE:
         title = "Between Polywire and what speaks or listens"
-        write_section(title, grids(cells), len(cells), time.perf_counter() - began)
+        write_section(title, cells, grids(cells), time.perf_counter() - began)
 
 
 @pytest.mark.timeout(300 if WHOLE else 120)
@@ -69,4 +69,4 @@ async def test_a_client_that_is_cut_off_never_sees_success(tmp_path: Path) -> No
     finally:
         await asyncio.to_thread(starting.__exit__, None, None, None)
     if WHOLE:
-        write_section("Between clients and Polywire", grids(cells), len(cells), time.perf_counter() - began)
+        write_section("Between clients and Polywire", cells, across(cells), time.perf_counter() - began)
