@@ -37,7 +37,7 @@ def play(url: str, cases: tuple[str, ...], but: tuple[str, ...], folder: Path) -
         command += ["-i", case]
     for case in (*LEFT_OUT, *but):
         command += ["-x", case]
-    subprocess.run([*command, url], stdout=subprocess.DEVNULL, timeout=500, check=False)
+    subprocess.run([*command, url], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=500, check=False)
     (verdicts,) = json.loads((folder / "index.json").read_text()).values()
     return {case: f"{found['behavior']}/{found['behaviorClose']}" for case, found in verdicts.items()}
 

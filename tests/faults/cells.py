@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tests.contract.scenario import PIECES
@@ -65,13 +65,22 @@ def wrong(cells: Iterable[Cell]) -> str:
 
 def grids(cells: Sequence[Cell]) -> str:
     """One table per fault: a row for each wire, a column for what the fault is at."""
-    return "\n".join(_grid(fault, [cell for cell in cells if cell.fault is fault]) for fault in Fault)
+    tables = []
+    for fault in Fault:
+        own = [cell for cell in cells if cell.fault is fault]
+        tables.append(f"### {fault.value}\n\n{_grid(own, lambda cell: cell.behind)}")
+    return "\n".join(tables)
 
 
-def _grid(fault: Fault, cells: Sequence[Cell]) -> str:
-    columns = list(dict.fromkeys(cell.behind for cell in cells))
-    found = {(cell.wire, cell.behind): cell for cell in cells}
-    lines = [f"### {fault.value}", "", f"| wire | {' | '.join(columns)} |", "| --- |" + " --- |" * len(columns)]
+def across(cells: Sequence[Cell]) -> str:
+    """One table: a row for each wire, a column for each fault."""
+    return _grid(cells, lambda cell: cell.fault.value)
+
+
+def _grid(cells: Sequence[Cell], column_of: Callable[[Cell], str]) -> str:
+    columns = list(dict.fromkeys(map(column_of, cells)))
+    found = {(cell.wire, column_of(cell)): cell for cell in cells}
+    lines = [f"| wire | {' | '.join(columns)} |", "| --- |" + " --- |" * len(columns)]
     for wire in dict.fromkeys(cell.wire for cell in cells):
         row = " | ".join(str(found.get((wire, column), "-")) for column in columns)
         lines.append(f"| {wire} | {row} |")

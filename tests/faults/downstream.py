@@ -39,7 +39,11 @@ def config(folder: Path) -> dict[str, Any]:
     script = folder / "script.yaml"
     script.write_text(yaml.safe_dump({SHORT: [*pieces, end], LONG: [*pieces, *more, end]}), encoding="utf-8")
     models = [{"id": name, "provider": "script", "upstream": name} for name in (SHORT, LONG)]
-    return {"providers": [{"name": "script", "type": "scripted", "path": str(script)}], "models": models}
+    return {
+        "providers": [{"name": "script", "type": "scripted", "path": str(script)}],
+        "models": models,
+        "limits": {"drain_seconds": 0},
+    }
 
 
 def counted(service: Service) -> tuple[int, int]:

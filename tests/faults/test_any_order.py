@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -167,12 +168,13 @@ class AnyOrder(RuleBasedStateMachine):
         assert len(read.ends) == 1
 
 
+@pytest.mark.timeout(1200 if WHOLE else 120)
 def test_whatever_the_order_each_stream_has_one_outcome(tmp_path: Path) -> None:
     with _serving(tmp_path):
         run_state_machine_as_test(
             AnyOrder,
             settings=settings(
-                max_examples=150 if WHOLE else 6,
+                max_examples=100 if WHOLE else 6,
                 stateful_step_count=40 if WHOLE else 25,
                 derandomize=not WHOLE,
                 database=None,
