@@ -17,7 +17,10 @@ from tests.matrix.columns import model_rows
 CONTEXT = 512
 ENVIRONMENT = {"POLYWIRE__LOCAL__CONTEXT": str(CONTEXT), "POLYWIRE__LOCAL__THREADS": "1"}
 STORY = "Write a long story about a ship that sails around the world."
-PROMPTS = {TEXT: "Say only the word yes.", FIRST: "word " * CONTEXT * 4, CANCEL: STORY, CUT: STORY}
+ANSWER = "The capital of France is Paris."
+SURE = f"What is the capital of France? Answer: {ANSWER} Repeat the answer. {ANSWER} Repeat the answer."
+"""A question that the small model answers in one way only."""
+PROMPTS = {TEXT: SURE, FIRST: "word " * CONTEXT * 4, CANCEL: STORY, CUT: STORY}
 DIES = {"m": "the engine has no error of its own midway: what can go wrong is its death, which is `x`"}
 
 
@@ -28,9 +31,9 @@ def embedded(folder: Path) -> Column:
         "embedded",
         {name: Upstream(f"embedded-{name}", child.begun, child.left, prompt) for name, prompt in PROMPTS.items()},
         [{"name": "local", "type": "local"}],
-        whole="Yes.",
+        whole=ANSWER,
         half=None,
-        usage=Usage(29, 3),
+        usage=Usage(54, 8),
         status=400,
         alone=True,
         breaks=child.die,

@@ -104,6 +104,7 @@ async def loses_patience(desk: Desk, ask: Ask, question: Question) -> None:
         await asyncio.to_thread(_invoked, desk.impatient, question)
 
 
+STATUSES = {429: 429, 400: 400, 502: 502}
 RUNTIME = {429: "ThrottlingException", 400: "ValidationError", 502: "ModelError"}
 CLIENTS = (
     Client(
@@ -122,8 +123,6 @@ CLIENTS = (
         leave=loses_patience,
         whole=True,
     ),
-    Client(
-        "`/invocations`: curl", "sagemaker", by_curl("/invocations"), {429: 429, 400: 422, 502: 502}, "in the stream"
-    ),
-    Client("`/lambda`: curl", "lambda", by_curl("/lambda"), {429: 429, 400: 400, 502: 502}, "in the stream"),
+    Client("`/invocations`: curl", "sagemaker", by_curl("/invocations"), STATUSES | {400: 422}, "in the stream"),
+    Client("`/lambda`: curl", "lambda", by_curl("/lambda"), STATUSES, "in the stream"),
 )
