@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from typing import Any
 
 import grpc
 from opensearchpy import TransportError
@@ -52,7 +53,8 @@ async def predicted(desk: Desk, question: Question) -> AsyncGenerator[Said, None
     try:
         answer = await desk.search.plugins.ml.predict_model(model_id=question.model, body=given)
     except TransportError as error:
-        raise Told(error.status_code, error.info["error"]["reason"]) from error
+        info: Any = error.info
+        raise Told(error.status_code, info["error"]["reason"]) from error
     completion = answer["inference_results"][0]["output"][0]["dataAsMap"]
     [choice] = completion["choices"]
     assert choice["finish_reason"] == "stop"

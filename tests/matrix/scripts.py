@@ -48,7 +48,7 @@ def scripted(folder: Path) -> Column:
 
     async def join(service: Service) -> None:
         for behaviour in BEHAVIOURS:
-            column.upstreams[behaviour] = _seen_by(service, f"scripted-{behaviour}")
+            column.upstreams[behaviour] = seen_by(service, f"scripted-{behaviour}")
 
     column.join = join
     return column
@@ -80,11 +80,11 @@ def _peer(kind: str, fields: dict[str, str], peer: Service) -> Column:
         column.models += model_rows(
             f"{row_name}-{behaviour}", row_name, f"matrix/{there}" if kind == "replicate" else there
         )
-        column.upstreams[behaviour] = _seen_by(peer, f"{row_name}-{behaviour}")
+        column.upstreams[behaviour] = seen_by(peer, f"{row_name}-{behaviour}")
     return column
 
 
-def _seen_by(service: Service, model: str) -> Upstream:
+def seen_by(service: Service, model: str) -> Upstream:
     """A stream of `service` that is played there."""
 
     async def begun() -> None:

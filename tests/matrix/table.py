@@ -16,12 +16,10 @@ NOTHING = "–"
 
 def table(clients: Sequence[Client], columns: Sequence[Column], proved: Mapping[tuple[str, str], str]) -> str:
     """One row a wire, one column a provider; what stands below says why a letter is missing."""
-    lines = [
-        "| wire: client | " + " | ".join(column.name for column in columns) + " |",
-        "| --- |" + " --- |" * len(columns),
-    ]
+    names = list(dict.fromkeys(column.name for column in columns))
+    lines = ["| wire: client | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
     for client in clients:
-        cells = [_cell(proved.get((client.name, column.name))) for column in columns]
+        cells = [_cell(proved.get((client.name, name))) for name in names]
         lines.append(f"| {client.name} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *_legend(clients, columns)]) + "\n"
 
@@ -37,13 +35,18 @@ def _legend(clients: Sequence[Client], columns: Sequence[Column]) -> list[str]:
     meanings = "; ".join(f"`{letter}` {MEANING[letter]}" for letter in LETTERS)
     lines = [f"{meanings}.", ""]
     reasons: dict[str, list[str]] = {}
-    for named in (*clients, *columns):
+    both: list[Client | Column] = [*clients, *columns]
+    for named in both:
         for letter, reason in named.cannot.items():
-            reasons.setdefault(f"`{letter}`: {reason}", []).append(named.name)
+            reasons.setdefault(f"`{letter}`: {reason}", []).append(_named(named))
     lines.append(f"A dot is what cannot be said there, {NOTHING} what the provider does not do (speech, or chat):")
     lines.append("")
     lines += [f"- {reason} ({', '.join(names)})" for reason, names in reasons.items()]
     return lines
+
+
+def _named(named: Client | Column) -> str:
+    return f"{named.name}'s voice" if isinstance(named, Column) and named.kind == "speech" else named.name
 
 
 def in_readme() -> str:

@@ -25,6 +25,7 @@ from tests.matrix.desk import Desk, desk
 from tests.matrix.embedded import ENVIRONMENT, embedded
 from tests.matrix.proving import LETTERS, Proofs
 from tests.matrix.scripts import peers, scripted
+from tests.matrix.speech_columns import voices
 from tests.running import Service, running
 
 pytestmark = [
@@ -56,8 +57,8 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Column]]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def hall(tmp_path_factory: pytest.TempPathFactory, second: list[Column]) -> AsyncIterator[Hall]:
     folder = tmp_path_factory.mktemp("matrix")
-    async with fakes() as vendors:
-        columns = [scripted(folder), embedded(folder), *vendors, *second]
+    async with fakes() as vendors, voices(folder) as speakers:
+        columns = [scripted(folder), embedded(folder), *vendors, *second, *speakers]
         config = {
             "providers": [row for column in columns for row in column.rows],
             "models": [row for column in columns for row in column.models],
