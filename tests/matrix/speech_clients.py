@@ -30,7 +30,7 @@ async def speech(desk: Desk, question: Question) -> AsyncGenerator[Said, None]:
 
 
 async def spoken(desk: Desk, question: Question) -> AsyncGenerator[Said, None]:
-    async with connect(f"{desk.service.ws_url}/ws") as socket:
+    async with connect(f"{desk.service.ws_url}/ws", max_queue=None) as socket:
         message = {"type": "speak", "text": question.prompt, "voice": question.model, "format": "pcm"}
         await socket.send(json.dumps(message))
         async for received in socket:
