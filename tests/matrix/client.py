@@ -71,6 +71,7 @@ class Client:
     kind: str = "chat"
     leave: Callable[[Desk, Ask, Question], Awaitable[Any]] = hangs_up
     whole: bool = False
+    passed_on: bool = False
     wordless: bool = False
     cannot: Mapping[str, str] = field(default_factory=dict)
 

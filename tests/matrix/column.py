@@ -40,7 +40,8 @@ class Column:
     `whole` and `half` are the texts of an answer and of one that breaks off, None where they are not known before;
     `check` asserts then what can be known of a whole one.
     `status` is that of the refusal. `alone` keeps its cells from running beside others. `breaks` makes the upstream of
-    `cut` break off. `cannot` names the letters that the provider gives no occasion for, and why.
+    `cut` break off. `cannot` names the letters that the provider gives no occasion for, and why; `cannot_whole` those that it gives
+    none for when it is asked for a whole answer.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Column:
     breaks: Callable[[], Awaitable[None]] | None = None
     check: Callable[[Any], Awaitable[None]] | None = None
     cannot: Mapping[str, str] = field(default_factory=dict)
+    cannot_whole: Mapping[str, str] = field(default_factory=dict)
 
 
 async def until(holds: Callable[[], object]) -> None:

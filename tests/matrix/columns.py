@@ -15,9 +15,10 @@ from tests.contract import aws_entries, openai_entry, remote_entries
 from tests.contract.entry import ProviderEntry, Routes
 from tests.contract.scenario import Refusal, Scenario
 from tests.matrix.column import BEHAVIOURS, CANCEL, CUT, FIRST, MIDWAY, SOON, TEXT, Column, Upstream
-from tests.opensearch.cluster import Cluster, openai_connector
+from tests.opensearch.cluster import Cluster, completion, openai_connector
 from tests.running import Service
-from tests.upstreams.byte_server import Act, ByteServer, Request
+from tests.upstreams import openai_streams
+from tests.upstreams.byte_server import Act, Answer, ByteServer, Framing, Request, Route, json_answer
 
 REFUSALS = 1000
 """As many as a fake is asked: it never answers after all."""
@@ -37,6 +38,13 @@ ENTRIES = (
     remote_entries.OPENSEARCH,
 )
 NO_USAGE = {"u": "a cluster tells nobody how many tokens there were"}
+NO_MIDDLE = {"m": "a service that is asked for a whole answer has no middle to fail in"}
+COMPLETION = json_answer(completion(Scenario().text) | {"usage": openai_streams.usage(9, 3)})
+WHOLE = {
+    TEXT: COMPLETION,
+    CANCEL: replace(COMPLETION, steps=(COMPLETION.body[:9], Act.HANG), framing=Framing.CHUNKED),
+    CUT: replace(COMPLETION, truncated_at=9),
+}
 TRUST = {"trusted_endpoints": [r"^http://127\.0\.0\.1:\d+/.*$"]}
 
 
@@ -69,8 +77,11 @@ async def _with_rows(stack: AsyncExitStack, entry: ProviderEntry) -> Column:
 
 
 async def _connector(stack: AsyncExitStack) -> Column:
-    column = Column("connector", {})
+    column = Column("connector", {}, cannot_whole=NO_MIDDLE)
     servers = {behaviour: await serving(stack, openai_entry.routes, behaviour) for behaviour in BEHAVIOURS}
+    for behaviour in (TEXT, CANCEL, CUT):
+        [(path, streamed)] = servers[behaviour].routes.items()
+        servers[behaviour].routes[path] = _streamed_or_whole(streamed, WHOLE[behaviour])
 
     async def join(service: Service) -> None:
         async with httpx.AsyncClient(base_url=service.url) as client:
@@ -80,6 +91,14 @@ async def _connector(stack: AsyncExitStack) -> Column:
 
     column.join = join
     return column
+
+
+def _streamed_or_whole(streamed: Route, whole: Answer) -> Route:
+    """`_predict` asks a connector's service as its template says, which is not for a stream."""
+    assert not callable(streamed)
+    assert not isinstance(streamed, Answer)
+    [answer] = streamed
+    return lambda request: answer if request.json.get("stream") else whole
 
 
 async def serving(stack: AsyncExitStack, routes: Routes, behaviour: str) -> ByteServer:

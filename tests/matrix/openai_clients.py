@@ -98,7 +98,7 @@ async def realtime(desk: Desk, question: Question) -> AsyncGenerator[Said, None]
                 return
 
 
-CODES = {429: "rate_limited", 400: "context_length_exceeded", 502: "upstream_error"}
+CODES = {429: "rate_limit_exceeded", 400: "context_length_exceeded", 502: "upstream_error"}
 BROKE, TRUNCATED = "upstream_error", "upstream_truncated"
 CLIENTS = (
     Client("`/v1/chat/completions`: openai-python", "openai", chat, STATUSES, BROKE, TRUNCATED),

@@ -103,6 +103,7 @@ CLIENTS = (
         500,  # opensearch-py would send a request again for 502
         leave=is_cancelled,
         whole=True,
+        passed_on=True,
     ),
     Client(
         "ML Commons `PredictModelStream`: gRPC stub",

@@ -69,16 +69,22 @@ def question(column: Column, behaviour: str) -> Question:
     return Question(upstream.model, upstream.owner, upstream.prompt, upstream.begun)
 
 
+def unsayable(client: Client, column: Column) -> Mapping[str, str]:
+    """The letters that this cell cannot have, and why."""
+    whole = column.cannot_whole if client.passed_on else {}
+    return {**client.cannot, **column.cannot, **whole}
+
+
 class Proofs:
     """The proofs, and the sentences by which failures were told: every client learns the same one."""
 
     def __init__(self) -> None:
-        self._sentences: dict[tuple[str, str], str] = {}
+        self._sentences: dict[tuple[str, str, str], str] = {}
 
     async def cell(self, desk: Desk, client: Client, column: Column) -> str:
         """The letters that were proved. Raises AssertionError where one was not."""
         proofs = {"t": self._text, "f": self._first, "m": self._midway, "c": self._cancel, "x": self._cut}
-        cannot = {**client.cannot, **column.cannot}
+        cannot = unsayable(client, column)
         for letter, proof in proofs.items():
             if letter in cannot:
                 continue
@@ -128,7 +134,7 @@ class Proofs:
         assert told is not None
         assert told.status == status
         if told.sentence or not client.wordless:
-            sentence = self._sentences.setdefault((column.name, behaviour), told.sentence)
+            sentence = self._sentences.setdefault((column.kind, column.name, behaviour), told.sentence)
             assert sentence
             assert told.sentence == sentence
 

@@ -37,7 +37,7 @@ def _legend(clients: Sequence[Client], columns: Sequence[Column]) -> list[str]:
     reasons: dict[str, list[str]] = {}
     both: list[Client | Column] = [*clients, *columns]
     for named in both:
-        for letter, reason in named.cannot.items():
+        for letter, reason in (*named.cannot.items(), *getattr(named, "cannot_whole", {}).items()):
             reasons.setdefault(f"`{letter}`: {reason}", []).append(_named(named))
     lines.append(f"A dot is what cannot be said there, {NOTHING} what the provider does not do (speech, or chat):")
     lines.append("")

@@ -23,7 +23,7 @@ from tests.matrix.column import LETTER, OUTCOMES, Column, until
 from tests.matrix.columns import TRUST, fakes
 from tests.matrix.desk import Desk, desk
 from tests.matrix.embedded import ENVIRONMENT, embedded
-from tests.matrix.proving import LETTERS, Proofs
+from tests.matrix.proving import LETTERS, Proofs, unsayable
 from tests.matrix.scripts import peers, scripted
 from tests.matrix.speech_columns import voices
 from tests.running import Service, running
@@ -99,7 +99,7 @@ async def _logged(hall: Hall, client: Client, columns: list[Column], before: int
         (upstream.model, OUTCOMES[behaviour])
         for column in columns
         for behaviour, upstream in column.upstreams.items()
-        if LETTER[behaviour] not in {**client.cannot, **column.cannot}
+        if LETTER[behaviour] not in unsayable(client, column)
     )
 
     def seen() -> Counter[tuple[str, str]]:

@@ -84,7 +84,7 @@ CLIENTS = (
     Client("`/ws`: websockets", "ws", on_socket("/ws"), STATUSES, 502),
     Client(
         "`/invocations-bidirectional-stream`: websockets",
-        "sagemaker",
+        "ws",
         on_socket("/invocations-bidirectional-stream"),
         STATUSES,
         502,
