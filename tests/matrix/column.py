@@ -38,10 +38,9 @@ class Column:
     """One provider. `rows` and `models` go into polywire.yaml; `join` does what is left once the service runs.
 
     `whole` and `half` are the texts of an answer and of one that breaks off, None where they are not known before;
-    `check` asserts then what can be known of a whole one.
-    `status` is that of the refusal. `alone` keeps its cells from running beside others. `breaks` makes the upstream of
-    `cut` break off. `cannot` names the letters that the provider gives no occasion for, and why; `cannot_whole` those that it gives
-    none for when it is asked for a whole answer.
+    `check` asserts then what can be known of a whole one. `status` is that of the refusal. `alone` keeps its cells from
+    running beside others. `breaks` makes the upstream of `cut` break off. `cannot` names the letters that the provider
+    gives no occasion for, and why; `cannot_whole` those for which there is none when a whole answer is asked for.
     """
 
     name: str
