@@ -19,7 +19,7 @@ JOBS ?= 2
 
 export BENTOML_DO_NOT_TRACK := 1
 
-.PHONY: help serve test check faults autobahn lock licences sbom audit bench soak bento backend image clean
+.PHONY: help serve test matrix check faults autobahn lock licences sbom audit bench soak bento backend image clean
 help:
 	@echo "make serve | test | check | bench | soak | bento | image    (see README.md)"
 
@@ -47,6 +47,10 @@ serve: $(VENV)/.serve
 test: $(VENV)/.dev
 	$(BIN)/pytest -n $(JOBS) --dist loadfile $(TESTS)
 
+# Every wire with its official client x every provider; writes the table into README.md, where `make test` looks for it.
+matrix: $(VENV)/.dev
+	POLYWIRE_MATRIX=1 $(BIN)/pytest --durations=1 tests/matrix
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -55,7 +59,8 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tests/house_rules.py
 
-# The long forms of tests/faults: the whole tables (docs/faults.md), minutes of fuzzing, thousands of streams and sockets.
+# The long forms of tests/faults: the whole tables (docs/faults.md), minutes of fuzzing, a thousand streams given up, ten
+# thousand idle sockets, slow readers.
 faults: $(VENV)/.dev
 	POLYWIRE_FAULTS=1 $(BIN)/pytest -s tests/faults
 

@@ -27,6 +27,8 @@ from wires.grpc_port import check_grpc_port
 from wires.interrupts import pass_on_second_interrupt
 from wires.limits import LimitMiddleware
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
+from wires.quick_socket import quicken_sockets
+from wires.signatures import SignatureMiddleware
 
 configure_logging()
 try:
@@ -34,7 +36,8 @@ try:
     store = open_store(settings.store)
 except ConfigError as error:
     raise SystemExit(str(error)) from None
-bound_connections(settings.limits)
+bound_connections(settings.limits, wire_of)
+quicken_sockets()
 gateway = Gateway(settings, build, store)
 app = create_app(gateway, store)
 
@@ -108,4 +111,5 @@ if settings.origins:
 service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
 service.add_asgi_middleware(LimitMiddleware, wire_of=wire_of, allowance=gateway.allowance, limits=settings.limits)
 service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, limits=settings.limits, stopping=gateway.stopping)
+service.add_asgi_middleware(SignatureMiddleware, wire_of=wire_of, settings=settings)
 tune()

@@ -27,7 +27,7 @@ class Limits(BaseModel):
     header_bytes: int = Field(default=64 * 1024, ge=1024)
     header_seconds: float = Field(default=20, gt=0)
     body_stall_seconds: float = Field(default=30, gt=0)
-    connections: int = Field(default=10_000, gt=0)
+    connections: int = Field(default=12_000, gt=0)
     sockets: int = Field(default=10_000, gt=0)
     sockets_per_key: int | None = Field(default=None, gt=0)
     streams_per_key: int | None = Field(default=None, gt=0)

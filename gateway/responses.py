@@ -26,6 +26,8 @@ from gateway.tasks import Tasks
 
 RESPONSE, WRITING = "response", "writing"
 PAGE = 500
+STOP_SECONDS = 0.5
+"""For the ends of responses to be written when the service is stopped; those that are begun by then."""
 STOPPED = Finished(FinishReason.CANCELLED)
 
 
@@ -104,11 +106,10 @@ class Responses:
 
     async def aclose(self) -> None:
         """Wait until every end is written."""
-        await self._tasks.wait(1.0)
+        await self._tasks.wait(STOP_SECONDS)
         await self._tasks.aclose()
         await self._watching.aclose()
-        with suppress(GatewayError):
-            await self._leases.aclose()
+        await self._leases.aclose()
 
     async def _begin(self, started: Started, owner: str, content: Mapping[str, Any]) -> None:
         try:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests.canaries import (
-    no_key_is_logged,
+    no_key_is_shown,
     pytest_configure,
     pytest_runtest_logreport,
     pytest_sessionfinish,
@@ -24,7 +24,7 @@ from tests.redis_server import RedisServer, redis_server
 from tests.running import ROOT, Service, running
 
 __all__ = [
-    "no_key_is_logged",
+    "no_key_is_shown",
     "pytest_configure",
     "pytest_runtest_logreport",
     "pytest_sessionfinish",

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import aclosing
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -15,12 +16,13 @@ from types import ModuleType
 import httpx
 import pytest
 import yaml
+from pydantic import AliasChoices
 
 import wires
 from adapters import build
 from gateway.catalog import Gateway
-from gateway.config import Settings
-from gateway.errors import UpstreamError
+from gateway.config import ProviderRow, Settings
+from gateway.errors import Truncated, UpstreamError
 from gateway.events import (
     Failed,
     Finished,
@@ -33,12 +35,14 @@ from gateway.events import (
     ToolCallStart,
     Usage,
 )
+from gateway.request import ChatRequest, Role, Sampling, text_message
 from stores import open_store
 from tests.conftest import scripted_config
 from tests.contract.wire_entry import WireEntry
 from tests.contract.wires import ENTRIES
 from tests.javascript import FOLDER, install
 from tests.running import ROOT, Service
+from tests.upstreams.byte_server import Answer, ByteServer
 
 PAGES = sorted(path for pattern in ("*.md", "docs/*.md", "deploy/*.md", "adapters/*.md") for path in ROOT.glob(pattern))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -113,6 +117,30 @@ def test_examples_of_the_configuration_are_taken(page: Path) -> None:
             assert len(settings.models) == len(models)
 
 
+def test_every_variable_is_named_and_every_named_one_is_read() -> None:
+    own = {
+        str(choice)
+        for field in Settings.model_fields.values()
+        if isinstance(field.validation_alias, AliasChoices)
+        for choice in field.validation_alias.choices
+        if re.fullmatch("POLYWIRE_[A-Z]+(_[A-Z]+)*", str(choice))
+    } | {"POLYWIRE_CONFIG"}
+    named = set().union(*(re.findall(r"POLYWIRE_[A-Z_]+[A-Z]", page.read_text("utf-8")) for page in PAGES))
+    assert {variable for variable in named if "__" not in variable} == own
+    for variable in named - own - {"POLYWIRE__SECTION__FIELD"}:
+        section, *fields = variable.lower().split("__")[1:]
+        values = getattr(Settings(), {"lambda": "function_url"}.get(section, section))
+        assert all(hasattr(values, field) for field in fields), variable
+
+
+def test_every_verb_that_is_named_is_in_the_makefile() -> None:
+    verbs = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for page in PAGES:
+        # In code only: elsewhere one may well make something.
+        code = " ".join(re.findall(r"`+[^`]+`+", page.read_text("utf-8")))
+        assert set(re.findall(r"\bmake ([a-z]+)", code)) <= verbs, page
+
+
 EVENTS: dict[str, list[StreamEvent]] = {
     "Started": [Started("1", "default", 1)],
     "TextDelta": [TextDelta("Hi")],
@@ -156,18 +184,25 @@ def test_each_event_has_the_frames_of_the_table(entry: WireEntry) -> None:
     assert failed.whole == ("broken body" not in cells[-1])
 
 
-@pytest.fixture
-def documented_wire() -> ModuleType:
-    """The wire of adding-a-wire.md."""
-    module = ModuleType("wires.ollama")
-    _, code = next(blocks(ROOT / "docs" / "adding-a-wire.md", "python"))
-    exec(compile(code, "docs/adding-a-wire.md", "exec"), module.__dict__)  # noqa: S102 - our own documentation
+@pytest.mark.parametrize(("page", "file"), [("docs/adding-a-wire.md", "wires"), ("adapters/README.md", "adapters")])
+def test_whole_modules_of_the_documentation_keep_the_rules(page: str, file: str) -> None:
+    _, code = next(blocks(ROOT / page, "python"))
+    for verb in (["check"], ["format", "--check"]):
+        command = [str(Path(sys.executable).with_name("ruff")), *verb, "--stdin-filename", f"{file}/ollama.py", "-"]
+        done = subprocess.run(command, cwd=ROOT, input=code, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def module_of(page: Path, name: str) -> ModuleType:
+    """The first piece of Python on a page, as a module."""
+    module = ModuleType(name)
+    _, code = next(blocks(page, "python"))
+    exec(compile(code, page, "exec"), module.__dict__)  # noqa: S102 - our own documentation
     return module
 
 
-async def test_the_wire_of_the_documentation_works(
-    documented_wire: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_wire_of_the_documentation_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    documented_wire = module_of(ROOT / "docs" / "adding-a-wire.md", "wires.ollama")
     monkeypatch.setattr(wires, "WIRES", (documented_wire.WIRE, *wires.WIRES))
     monkeypatch.setattr(wires, "ROUTERS", (documented_wire.router, *wires.ROUTERS))
     settings = Settings(**scripted_config(store=f"sqlite:///{tmp_path / 'polywire.db'}", grpc_port=0))
@@ -186,3 +221,26 @@ async def test_the_wire_of_the_documentation_works(
     assert answers["fails-midway"][1][-1] == {"error": "It broke."}
     assert answers["nope"][0] == 404
     assert "nope" in answers["nope"][1][0]["error"]
+
+
+LINES = [
+    b'{"model":"m","response":"Hel","done":false}\n{"model":"m","resp',
+    b'onse":"lo","done":false}\n',
+    b'{"model":"m","response":"","done":true,"done_reason":"length","prompt_eval_count":2,"eval_count":3}\n',
+]
+
+
+async def test_the_provider_of_the_documentation_works() -> None:
+    module = module_of(ROOT / "adapters" / "README.md", "adapters.ollama")
+    whole, cut, broken = Answer(LINES), Answer(LINES[:2]), Answer([LINES[0], b'onse":"lo","error":"It broke."}\n'])
+    async with ByteServer({"/api/generate": [whole, cut, broken]}) as server:
+        row = ProviderRow(name="ollama", type="openai", base_url=server.url)
+        async with aclosing(module.Ollama(row, Settings())) as provider:
+            request = ChatRequest("m", (text_message(Role.USER, "hi"),), sampling=Sampling(max_tokens=3))
+            events = [event async for event in provider.stream(request)]
+            with pytest.raises(Truncated):
+                [event async for event in provider.stream(request)]
+            with pytest.raises(UpstreamError, match="It broke"):
+                [event async for event in provider.stream(request)]
+        assert server.requests[0].json == {"model": "m", "prompt": "hi", "options": {"num_predict": 3}}
+    assert events == [TextDelta("Hel"), TextDelta("lo"), Finished(FinishReason.LENGTH, Usage(2, 3))]

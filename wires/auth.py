@@ -152,15 +152,21 @@ def credentials(headers: Headers) -> Iterator[str]:
         case "basic":
             yield from _password(value)
         case "aws4-hmac-sha256":
-            # Looked for once and not from every place: anybody may send a long header.
-            if found := KEY_ID.match(value.partition("Credential=")[2]):
-                yield found[1]
+            if (key := signing_key(value)) is not None:
+                yield key
     for name in ("api-key", "x-api-key"):
         if name in headers:
             yield headers[name]
     for protocol in headers.get("sec-websocket-protocol", "").split(","):
         if protocol.strip().startswith(KEY_PROTOCOL):
             yield protocol.strip().removeprefix(KEY_PROTOCOL)
+
+
+def signing_key(fields: str) -> str | None:
+    """The key id in the `fields` of a SigV4 `Authorization` header."""
+    # Looked for once and not from every place: anybody may send a long header.
+    found = KEY_ID.match(fields.partition("Credential=")[2])
+    return found[1] if found else None
 
 
 def _password(value: str) -> Iterator[str]:

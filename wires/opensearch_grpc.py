@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
 from uuid import uuid4
@@ -137,12 +137,22 @@ class MachineLearning(MLServiceServicer):  # type: ignore[misc]  # the generated
 
     async def PredictModelStream(self, request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: N802 - gRPC's name
         """One message per delta, a last one with `is_last`, then OK."""
+        await self._answer(context, self._predict, request)
+
+    async def ExecuteAgentStream(self, request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: N802 - gRPC's name
+        """Agents belong to a cluster."""
+        await self._answer(context, _refuse_agents, request)
+
+    async def _answer(
+        self, context: grpc.aio.ServicerContext, method: Callable[[Any, _Call], Awaitable[None]], request: Any
+    ) -> None:
+        """What every method does: admit the caller, do the work, and end in a true status."""
         call = _Call(context, self._stall)
         try:
             await call.begin()
             self._admit(call)
             with self._pool.gateway.stopping.work():
-                await self._predict(request, call)
+                await method(request, call)
             count_request(WIRE_NAME, 200)
         except GatewayError as error:
             await call.fail(error)
@@ -155,14 +165,6 @@ class MachineLearning(MLServiceServicer):  # type: ignore[misc]  # the generated
             await call.fail(InternalError("Polywire failed; the log has the cause."))
         finally:
             call.end()
-
-    async def ExecuteAgentStream(self, request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: N802 - gRPC's name
-        """Agents belong to a cluster."""
-        call = _Call(context, self._stall)
-        await call.begin()
-        await call.fail(
-            Unsupported("Agents are not run here; call PredictModelStream with a model instead.", status=501)
-        )
 
     def _admit(self, call: _Call) -> None:
         self._pool.gateway.stopping.demand()
@@ -182,6 +184,10 @@ class MachineLearning(MLServiceServicer):  # type: ignore[misc]  # the generated
                     await call.send("", last=True)
                 elif isinstance(event, Failed):
                     raise event.error
+
+
+async def _refuse_agents(request: Any, call: _Call) -> None:
+    raise Unsupported("Agents are not run here; call PredictModelStream with a model instead.", status=501)
 
 
 class _Call:

@@ -20,7 +20,7 @@ from tests.running import Service, running
 from tests.trust.test_conventions import CALLS
 
 AT_ONCE, REQUESTS, TOKENS, EACH = 200, 50, 1000, 100
-KEYS = [f"shared-{number}" for number in range(4)]
+KEYS = [f"sk-canary-shared-{number}" for number in range(4)]
 STORES = ("sqlite", "redis")
 SHAPES = {
     "generate": lambda body: body["error"],
@@ -45,7 +45,7 @@ def services(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
             yield [stack.enter_context(running(folder, config, environment=environment, workers=4))]
             return
         redis = stack.enter_context(redis_server(folder / "redis"))
-        environment |= {"POLYWIRE_STORE": redis.url, "POLYWIRE_STORE_KEY": "a key for shared limits"}
+        environment |= {"POLYWIRE_STORE": redis.url, "POLYWIRE_STORE_KEY": "sk-canary-store-shared"}
         started = []
         for name in ("one", "two"):
             (folder / name).mkdir()
