@@ -102,7 +102,8 @@ class SignatureMiddleware:
         hosts = [headers.get("host", ""), *([self._public_host] if self._public_host else [])]
         paths = {_path(scope), quote(_path(scope), safe="/~")}
         right = [
-            hmac.compare_digest(_signed(signature, scope, path, host, declared), signature.given)
+            # As bytes: texts are compared only when they are ASCII.
+            hmac.compare_digest(_signed(signature, scope, path, host, declared).encode(), signature.given.encode())
             for host in hosts
             for path in paths
         ]

@@ -148,3 +148,14 @@ def test_the_public_name_may_have_been_signed(tmp_path: Path) -> None:
             request = signed(service, PATHS[0], headers={"host": host})
             inner = request.headers | {"host": f"127.0.0.1:{service.port}"}
             assert request.send(headers=inner).status_code == status
+
+
+def test_a_signature_in_other_letters_is_refused(guarded: Service) -> None:
+    request = signed(guarded, PATHS[0])
+    name, value = next((name, value) for name, value in request.headers.items() if name.lower() == "authorization")
+    said = value.rpartition("=")[0] + "=é"
+    headers = [
+        (key.encode(), (said if key == name else value).encode("latin-1")) for key, value in request.headers.items()
+    ]
+    answer = httpx.post(request.url, content=BODY, headers=headers)
+    assert answer.status_code == 403, answer.text
