@@ -77,16 +77,11 @@ class Predictions:
             await self._tasks.aclose()
             await self._leases.aclose()
 
-    def drain_soon(self) -> None:
+    def drain(self) -> asyncio.Task[None]:
         """Take no more predictions and end those that run, so that their readers get a last event."""
         if self._draining is None:
             self._draining = self._tasks.start(self._drain())
-
-    async def drain(self) -> None:
-        """The same; wait for it, but not longer than STOP_SECONDS after it began."""
-        self.drain_soon()
-        assert self._draining is not None  # noqa: S101 - it has been started
-        await asyncio.wait([self._draining])
+        return self._draining
 
     async def _drain(self) -> None:
         self._refusal = GatewayError(

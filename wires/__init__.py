@@ -70,7 +70,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
                 _grpc(ml_streams),
                 stop_signals(gateway.stopping, gateway.settings.limits.drain_seconds),
             ):
-                with gateway.stopping.at(Stage.ENDING, predictions.drain_soon):
+                with gateway.stopping.at(Stage.ENDING, predictions.drain):
                     yield
         finally:
             warming.cancel()
