@@ -28,6 +28,7 @@ from wires.interrupts import pass_on_second_interrupt
 from wires.limits import LimitMiddleware
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
 from wires.ports import check_grpc_port, check_port
+from wires.quick_socket import quicken_sockets
 from wires.signatures import SignatureMiddleware
 
 configure_logging()
@@ -36,7 +37,8 @@ try:
     store = open_store(settings.store)
 except ConfigError as error:
     raise SystemExit(str(error)) from None
-bound_connections(settings.limits)
+bound_connections(settings.limits, wire_of)
+quicken_sockets()
 gateway = Gateway(settings, build, store)
 app = create_app(gateway, store)
 
