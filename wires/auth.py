@@ -155,15 +155,22 @@ def credentials(headers: Headers) -> Iterator[str]:
         case "basic":
             yield from _password(value)
         case "aws4-hmac-sha256":
-            # Looked for once and not from every place: anybody may send a long header.
-            if found := KEY_ID.match(value.partition("Credential=")[2]):
-                yield found[1]
+            if (signer := signing_key(authorization)) is not None:
+                yield signer
     for name in ("api-key", "x-api-key"):
         if name in headers:
             yield headers[name]
     for protocol in headers.get("sec-websocket-protocol", "").split(","):
         if protocol.strip().startswith(KEY_PROTOCOL):
             yield protocol.strip().removeprefix(KEY_PROTOCOL)
+
+
+def signing_key(authorization: str) -> str | None:
+    """The access key id of a SigV4 header, None in any other."""
+    scheme, _, value = authorization.partition(" ")
+    # Looked for once and not from every place: anybody may send a long header.
+    found = KEY_ID.match(value.partition("Credential=")[2]) if scheme.lower() == "aws4-hmac-sha256" else None
+    return found[1] if found else None
 
 
 def _password(value: str) -> Iterator[str]:

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.config import Settings
 from gateway.errors import Forbidden
-from wires.auth import SIGV4, refuse
+from wires.auth import refuse, signing_key
 from wires.base import Wire
 from wires.middleware import SENT_HEADERS
 
@@ -77,19 +77,18 @@ class SignatureMiddleware:
         if scope["type"] not in ("http", "websocket"):
             return None
         authorization = _headers(scope).get("authorization", "")
-        # Whatever the authentication took for a key is found here as well.
-        secrets = [
-            self._secrets[digest] for key in SIGV4.findall(authorization) if (digest := _hash(key)) in self._secrets
-        ]
-        if not secrets:
+        # What the authentication takes for the key.
+        key = signing_key(authorization)
+        secret = None if key is None else self._secrets.get(_hash(key))
+        if secret is None:
             return None
         parts = (part.strip().partition("=") for part in authorization.removeprefix(ALGORITHM).split(","))
         fields = {name: value for name, _, value in parts}
         credential = CREDENTIAL.fullmatch(fields.get("Credential", ""))
-        if credential is None or [credential["key"]] != [secret.get_secret_value() for secret in secrets]:
+        if credential is None or credential["key"] != key:
             raise _refused("The Authorization header is not 'AWS4-HMAC-SHA256 Credential=..., SignedHeaders=..., ...'")
         names = tuple(fields.get("SignedHeaders", "").split(";"))
-        return Signature(credential["scope"], credential["day"], names, fields.get("Signature", ""), secrets[0])
+        return Signature(credential["scope"], credential["day"], names, fields.get("Signature", ""), secret)
 
     def _check(self, signature: Signature, scope: Scope, body: str) -> None:
         """Raises Forbidden unless the request is what was signed, lately."""
