@@ -112,10 +112,7 @@ class Policy:
         if not keys:
             raise Unauthorized("No API key was sent; send it as 'Authorization: Bearer <key>'.", code="missing_api_key")
         if not any(self._known(key) or self._is_client_key(key, scope) for key in keys):
-            raise Unauthorized(
-                "The API key is not valid; valid are those in POLYWIRE_API_KEYS, where this service was started.",
-                code="invalid_api_key",
-            )
+            raise Unauthorized("The API key is not valid.", code="invalid_api_key")
         return caller
 
     def _caller(self, keys: list[str], *, loopback: bool) -> Caller:
@@ -155,8 +152,8 @@ def credentials(headers: Headers) -> Iterator[str]:
         case "basic":
             yield from _password(value)
         case "aws4-hmac-sha256":
-            if (signer := signing_key(authorization)) is not None:
-                yield signer
+            if (key := signing_key(value)) is not None:
+                yield key
     for name in ("api-key", "x-api-key"):
         if name in headers:
             yield headers[name]
@@ -165,11 +162,10 @@ def credentials(headers: Headers) -> Iterator[str]:
             yield protocol.strip().removeprefix(KEY_PROTOCOL)
 
 
-def signing_key(authorization: str) -> str | None:
-    """The access key id of a SigV4 header, None in any other."""
-    scheme, _, value = authorization.partition(" ")
+def signing_key(fields: str) -> str | None:
+    """The key id in the `fields` of a SigV4 `Authorization` header."""
     # Looked for once and not from every place: anybody may send a long header.
-    found = KEY_ID.match(value.partition("Credential=")[2]) if scheme.lower() == "aws4-hmac-sha256" else None
+    found = KEY_ID.match(fields.partition("Credential=")[2])
     return found[1] if found else None
 
 

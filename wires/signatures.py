@@ -76,13 +76,13 @@ class SignatureMiddleware:
         """The signature by one of our keys, None where there is none. Raises Forbidden for one that cannot be read."""
         if scope["type"] not in ("http", "websocket"):
             return None
-        authorization = _headers(scope).get("authorization", "")
-        # What the authentication takes for the key.
-        key = signing_key(authorization)
-        secret = None if key is None else self._secrets.get(_hash(key))
+        scheme, _, said = _headers(scope).get("authorization", "").partition(" ")
+        # Whatever the authentication took for a key is found here as well.
+        key = signing_key(said) if scheme.upper() == ALGORITHM else None
+        secret = self._secrets.get(_hash(key)) if key is not None else None
         if secret is None:
             return None
-        parts = (part.strip().partition("=") for part in authorization.removeprefix(ALGORITHM).split(","))
+        parts = (part.strip().partition("=") for part in said.split(","))
         fields = {name: value for name, _, value in parts}
         credential = CREDENTIAL.fullmatch(fields.get("Credential", ""))
         if credential is None or credential["key"] != key:
