@@ -58,7 +58,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Column]]:
 async def hall(tmp_path_factory: pytest.TempPathFactory, second: list[Column]) -> AsyncIterator[Hall]:
     folder = tmp_path_factory.mktemp("matrix")
     async with fakes() as vendors, voices(folder) as speakers:
-        columns = [scripted(folder), embedded(folder), *vendors, *second, *speakers]
+        columns = [scripted(folder), embedded(folder), *vendors, *speakers, *second]
         config = {
             "providers": [row for column in columns for row in column.rows],
             "models": [row for column in columns for row in column.models],
