@@ -39,8 +39,6 @@ $(VENV)/.dev: $(VENV)/.serve requirements-dev.txt
 	@touch $@
 
 serve: $(VENV)/.serve
-	@$(PYTHON) -c 'import socket, sys; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind((sys.argv[1], int(sys.argv[2])))' $(HOST) $(PORT) 2>/dev/null || \
-		{ echo "Port $(PORT) is taken; say 'make serve PORT=...' for another."; exit 1; }
 	POLYWIRE_CONFIG=$(CONFIG) POLYWIRE_GRPC_PORT=$(GRPC_PORT) POLYWIRE_GRPC_HOST=$(HOST) POLYWIRE__WORKERS=$(WORKERS) \
 		$(BIN)/bentoml serve service:Polywire --host $(HOST) --port $(PORT) --timeout-graceful-shutdown $(GRACE)
 

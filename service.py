@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import Annotated, Any
 
 import bentoml
+import click
 from pydantic import Field
 from starlette.middleware.cors import CORSMiddleware
 
@@ -23,10 +24,10 @@ from wires.auth import AuthMiddleware
 from wires.connections import bound_connections
 from wires.frameworks import tune
 from wires.generate import ChatMessage
-from wires.grpc_port import check_grpc_port
 from wires.interrupts import pass_on_second_interrupt
 from wires.limits import LimitMiddleware
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
+from wires.ports import check_grpc_port, check_port
 from wires.quick_socket import quicken_sockets
 from wires.signatures import SignatureMiddleware
 
@@ -57,8 +58,11 @@ class Polywire:
 
     @bentoml.on_deployment  # type: ignore[untyped-decorator]  # BentoML ships no type for it
     def check_ports() -> None:
-        """End with a sentence when the gRPC port is taken."""
+        """End with a sentence when a port cannot be had."""
+        serve = click.get_current_context(silent=True)  # nobody else knows the host and port that were asked for
         try:
+            if serve is not None and "port" in serve.params:
+                check_port(serve.params["host"], serve.params["port"])
             check_grpc_port(settings)
         except OSError as error:
             raise SystemExit(str(error)) from None

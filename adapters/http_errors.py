@@ -52,7 +52,7 @@ def transport_errors(row: ProviderRow) -> Iterator[None]:
         raise UpstreamTimeout(f"Provider {row.name!r} did not answer in time.", provider=row.name) from error
     except aiohttp.ClientConnectorError as error:
         raise UpstreamUnavailable(
-            f"Provider {row.name!r} refused the connection; is it running?", provider=row.name
+            f"Provider {row.name!r} cannot be reached; is it running, and is its base_url right?", provider=row.name
         ) from error
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
         # Its text is the URL, which may hold a password.
@@ -79,7 +79,7 @@ def error_for_status(
     if status in (401, 403):
         # The key is ours, so the caller can do nothing about it, and the upstream's text may quote the key.
         return UpstreamError(
-            f"Provider {name!r} refused Polywire's own credentials ({status}); its operator must check the key.",
+            f"Provider {name!r} refused Polywire's own credentials ({status}); its operator must check {_secret(row)}.",
             provider=name,
             code="provider_credentials",
         )
@@ -91,6 +91,7 @@ def error_for_status(
             code="provider_billing",
         )
     if status == 404:
+        said = said if message else "; check its upstream id, and the provider's base_url."
         return NotFound(f"Provider {name!r} does not know this model{said}", provider=name, code="model_not_found")
     if status == 413:
         return PayloadTooLarge(f"Provider {name!r} finds the request too large{said}", provider=name)
@@ -103,6 +104,11 @@ def error_for_status(
     if 400 <= status < 500:
         return _refusal(code)(f"Provider {name!r} refused the request{said}", provider=name)
     return UpstreamError(f"Provider {name!r} answered with status {status}{said}", provider=name)
+
+
+def _secret(row: ProviderRow) -> str:
+    variable = row.api_key_env or row.password_env
+    return f"the value of {variable}" if variable else "the key"
 
 
 def error_for_response(row: ProviderRow, response: aiohttp.ClientResponse, body: bytes) -> GatewayError:

@@ -38,9 +38,10 @@ class Column:
     """One provider. `rows` and `models` go into polywire.yaml; `join` does what is left once the service runs.
 
     `whole` and `half` are the texts of an answer and of one that breaks off, None where they are not known before;
-    `check` asserts then what can be known of a whole one. `status` is that of the refusal. `alone` keeps its cells from
-    running beside others. `breaks` makes the upstream of `cut` break off. `cannot` names the letters that the provider
-    gives no occasion for, and why; `cannot_whole` those for which there is none when a whole answer is asked for.
+    `check` asserts then what can be known of a whole one, and `tries` is for a model that may say something else.
+    `status` is that of the refusal. `alone` keeps its cells from running beside others. `breaks` makes the upstream of
+    `cut` break off. `cannot` names the letters that the provider gives no occasion for, and why; `cannot_whole` those
+    for which there is none when a whole answer is asked for.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Column:
     kind: str = "chat"
     alone: bool = False
     breaks: Callable[[], Awaitable[None]] | None = None
+    tries: int = 1
     check: Callable[[Any], Awaitable[None]] | None = None
     cannot: Mapping[str, str] = field(default_factory=dict)
     cannot_whole: Mapping[str, str] = field(default_factory=dict)

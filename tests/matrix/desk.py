@@ -18,7 +18,7 @@ from replicate.client import Client as ReplicateClient
 
 from tests.running import Service
 
-LOSES_PATIENCE = 0.7
+LOSES_PATIENCE = 1.0
 """Seconds after which the impatient boto3 client gives an answer up: the one way in which it can."""
 
 

@@ -19,7 +19,7 @@ ENVIRONMENT = {"POLYWIRE__LOCAL__CONTEXT": str(CONTEXT), "POLYWIRE__LOCAL__THREA
 STORY = "Write a long story about a ship that sails around the world."
 ANSWER = "The capital of France is Paris."
 SURE = f"What is the capital of France? Answer: {ANSWER} Repeat the answer. {ANSWER} Repeat the answer."
-"""A question that the small model answers in one way only."""
+"""The small model answers this in one way 247 times in 250."""
 PROMPTS = {TEXT: SURE, FIRST: "word " * CONTEXT * 4, CANCEL: STORY, CUT: STORY}
 DIES = {"m": "the engine has no error of its own midway: what can go wrong is its death, which is `x`"}
 
@@ -32,6 +32,7 @@ def embedded(folder: Path) -> Column:
         {name: Upstream(f"embedded-{name}", child.begun, child.left, prompt) for name, prompt in PROMPTS.items()},
         [{"name": "local", "type": "local"}],
         whole=ANSWER,
+        tries=4,
         half=None,
         usage=Usage(54, 8),
         status=400,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -77,9 +78,13 @@ def unsayable(client: Client, column: Column) -> Mapping[str, str]:
 
 
 class Proofs:
-    """The proofs, and the sentences by which failures were told: every client learns the same one."""
+    """The proofs, and the sentences by which failures were told: every client learns the same one.
+
+    `again` counts the models that were asked for their text once more.
+    """
 
     def __init__(self) -> None:
+        self.again: Counter[str] = Counter()
         self._sentences: dict[tuple[str, str, str], str] = {}
 
     async def cell(self, desk: Desk, client: Client, column: Column) -> str:
@@ -99,6 +104,10 @@ class Proofs:
     async def _text(self, desk: Desk, client: Client, column: Column) -> None:
         """The usage as well, where there is one to be told."""
         seen = await see(desk, client, column, TEXT)
+        for _ in range(column.tries - 1):
+            if seen.told is None and seen.whole != column.whole:
+                self.again[column.upstreams[TEXT].model] += 1
+                seen = await see(desk, client, column, TEXT)
         assert seen.told is None
         if column.check is None:
             assert seen.whole == column.whole
