@@ -238,12 +238,10 @@ class Connection:
         return self._job
 
     async def _cancel(self, said: Cancel) -> None:
-        turn = self._turn
-        job, heard = self._job, said.heard_ms
-        meant = turn is not None and said.id in (None, turn.id)
-        if turn is not None and meant and heard is not None and isinstance(job, ChatTurn | VoiceTurn):
-            job.cut_off(turn, heard / 1000)
-        if turn is None or not self._running() or said.id not in (None, turn.id):
+        turn = self._turn if self._turn is not None and said.id in (None, self._turn.id) else None
+        if turn is not None and said.heard_ms is not None and isinstance(self._job, ChatTurn | VoiceTurn):
+            self._job.cut_off(turn, said.heard_ms / 1000)
+        if turn is None or not self._running():
             warning = {"type": "warning", "code": "nothing_to_cancel", "message": "No such turn is running."}
             await self._outbox.json(warning if said.id is None else warning | {"id": said.id})
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,9 +63,10 @@ Command = Respond | Stop | Transcribe | Listen | HangUp
 
 
 class Outgoing:
-    """Collects events and commands until the pump takes them."""
+    """Collects events and commands until the pump takes them. `standing` says how the caller's limits stand."""
 
-    def __init__(self) -> None:
+    def __init__(self, standing: Callable[[], list[dict[str, Any]]] = list) -> None:
+        self._standing = standing
         self._waiting: list[ServerEvent | Command] = []
 
     def say(self, kind: str, **fields: Any) -> None:
@@ -78,6 +80,11 @@ class Outgoing:
     def error(self, error: GatewayError, event_id: str | None = None) -> None:
         """Say an error, which leaves the session open. `event_id` is that of the client event that caused it."""
         self.say("error", error=error_body(error) | {"param": error.param, "event_id": event_id})
+
+    def rate_limits(self) -> None:
+        """Say how the caller's limits stand, where there are any."""
+        if limits := self._standing():
+            self.say("rate_limits.updated", rate_limits=limits)
 
     def take(self) -> list[ServerEvent | Command]:
         """All that was collected, in order."""
