@@ -13,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from adapters import build
 from gateway.catalog import Gateway
 from gateway.config import Settings
+from gateway.config_errors import ConfigError
 from gateway.request import Sampling
 from gateway.stopping import Stage
 from gateway.telemetry import configure_logging
@@ -29,10 +30,13 @@ from wires.middleware import DisconnectMiddleware, RequestMiddleware
 from wires.quick_socket import quicken_sockets
 
 configure_logging()
-settings = Settings.load()
-bound_connections(settings.limits)
+try:
+    settings = Settings.load()
+    store = open_store(settings.store)
+except ConfigError as error:
+    raise SystemExit(str(error)) from None
+bound_connections(settings.limits, wire_of)
 quicken_sockets()
-store = open_store(settings.store)
 gateway = Gateway(settings, build, store)
 app = create_app(gateway, store)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import adapters, embedded, growth, grpc_text, relays, stores, voices
+from benchmarks import adapters, embedded, growth, grpc_text, relays, speech, stores, voices
 from benchmarks.load import Unavailable
 from benchmarks.table import ratios, table
 
@@ -32,6 +32,7 @@ SECTIONS: dict[str, Callable[[int, Path], str]] = {
     "stores": _stores,
     "relays": relays.section,
     "voices": voices.section,
+    "speech": speech.section,
     "grpc": grpc_text.section,
     "growth": growth.section,
 }

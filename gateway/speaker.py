@@ -6,6 +6,7 @@ audio waits to be taken, and no piece is requested before the audio of the last 
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -57,6 +58,8 @@ class Speaker:
         self._renderer = Renderer(request.format)
         self._made: deque[_Made] = deque()
         self._audio_ahead = 0
+        self._taken = 0.0
+        self._dry_at = 0.0
         self._piece = 0
 
     @property
@@ -70,6 +73,8 @@ class Speaker:
         if isinstance(made.event, AudioDelta):
             self._audio_ahead -= len(made.event.data)
             self._heard.hear(made.seconds)
+            self._dry_at = max(self._dry_at, time.monotonic()) + made.seconds - self._taken
+            self._taken = made.seconds
         self.signal.changed()
         return made.event
 
@@ -78,6 +83,11 @@ class Speaker:
         while (piece := await self._next_piece()) is not None:
             await self._synthesize(piece)
         await self._put_all(self._renderer.close())
+
+    @property
+    def _needed_at(self) -> float:
+        """When a listener who plays what was taken will have heard all that is made; 0 before the first audio."""
+        return self._dry_at and self._dry_at + self._renderer.seconds - self._taken
 
     async def _next_piece(self) -> str | None:
         await self.signal.until(lambda: self.text.is_ready or self.text.is_over)
@@ -89,7 +99,7 @@ class Speaker:
     async def _synthesize(self, piece: str) -> None:
         self._piece += 1
         self._heard.begin(piece, self._renderer.seconds)
-        request = replace(self._request, text=piece)
+        request = replace(self._request, text=piece, needed_at=self._needed_at)
         async with aclosing(self._provider.synthesize(request)) as audio, aclosing(self._patiently(audio)) as events:
             async for event in events:
                 if self._renderer.passes(event):

@@ -14,7 +14,7 @@ import ipaddress
 import re
 import time
 from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -34,7 +34,7 @@ PLAIN_HOST = re.compile(r"[A-Za-z0-9-]+(\.localhost)?(:[0-9]+)?")
 CLIENT_KEY_PATH = "/v1/realtime"
 """The one path that a client secret opens."""
 KEY_PROTOCOL = "openai-insecure-api-key."
-SIGV4 = re.compile(r"AWS4-HMAC-SHA256 .*?Credential=([^/,\s]+)/")
+KEY_ID = re.compile(r"([^/,\s]+)/")
 
 
 class AuthMiddleware:
@@ -138,7 +138,7 @@ class Policy:
         origin = headers.get("origin")
         if origin is None or origin in self._origins or "*" in self._origins:
             return
-        if urlsplit(origin).netloc != headers.get("host", ""):
+        if _place(origin).netloc != headers.get("host"):
             raise Forbidden("Pages of this origin may not come here; add it to 'origins' in polywire.yaml.")
 
 
@@ -152,7 +152,9 @@ def credentials(headers: Headers) -> Iterator[str]:
         case "basic":
             yield from _password(value)
         case "aws4-hmac-sha256":
-            yield from SIGV4.findall(authorization)
+            # Looked for once and not from every place: anybody may send a long header.
+            if found := KEY_ID.match(value.partition("Credential=")[2]):
+                yield found[1]
     for name in ("api-key", "x-api-key"):
         if name in headers:
             yield headers[name]
@@ -184,9 +186,17 @@ def _is_local(scope: Scope, headers: Headers) -> bool:
         return False
     client = scope.get("client")
     host = headers.get("host", "localhost")
-    if not PLAIN_HOST.fullmatch(host) and not _is_address(urlsplit(f"//{host}").hostname or ""):
+    if not PLAIN_HOST.fullmatch(host) and not _is_address(_place(f"//{host}").hostname or ""):
         return False
     return client is not None and _is_loopback(client[0])
+
+
+def _place(url: str) -> SplitResult:
+    """The parts of a URL; what is none has none, since `urlsplit` raises for brackets that hold no address."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
 
 
 def _is_loopback(host: str) -> bool:

@@ -22,6 +22,7 @@ from gateway.telemetry import RequestScope, current_request
 from gateway.tracing import current_trace, read_trace
 from wires.answer import CLIENT_CLOSED_REQUEST, QUIET_PATHS, Answer
 from wires.base import Wire
+from wires.connections import headers_too_large
 
 log = logging.getLogger("polywire")
 
@@ -109,13 +110,7 @@ class DisconnectMiddleware:
         if not length.isdigit() or int(length) > self.limits.request_bytes:
             raise _Refused(_too_large(self.limits))
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self.limits.header_bytes:
-            raise _Refused(
-                InvalidRequest(
-                    f"The request's headers are larger than {self.limits.header_bytes} bytes.",
-                    status=431,
-                    code="headers_too_large",
-                )
-            )
+            raise _Refused(headers_too_large(self.limits.header_bytes))
 
 
 class _Refused(Exception):
