@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from typing import cast
 
 from starlette.types import Scope
 from uvicorn.protocols.websockets import auto
@@ -37,7 +38,8 @@ class QuickSocket(WebSocketsSansIOProtocol):
     """The server's side of one WebSocket."""
 
     async def run_asgi(self) -> None:
-        self.scope["extensions"][EXTENSION] = self.put  # type: ignore[typeddict-unknown-key]  # ours
+        extensions = cast(dict[str, object], self.scope["extensions"])
+        extensions[EXTENSION] = self.put
         await super().run_asgi()
 
     def put(self, first: int, data: bytes) -> bool:
