@@ -240,10 +240,10 @@ class Connection:
 
     async def _cancel(self, said: Cancel) -> None:
         turn = self._turn
-        if turn is not None and said.id in (None, turn.id) and said.heard_ms is not None:
-            if isinstance(self._job, ChatTurn | VoiceTurn):
-                self._job.cut_off(turn, said.heard_ms / 1000)
-        if turn is None or not self._running() or said.id not in (None, turn.id):
+        is_meant = turn is not None and said.id in (None, turn.id)
+        if turn is not None and is_meant and said.heard_ms is not None and isinstance(self._job, ChatTurn | VoiceTurn):
+            self._job.cut_off(turn, said.heard_ms / 1000)
+        if not (is_meant and self._running()):
             warning = {"type": "warning", "code": "nothing_to_cancel", "message": "No such turn is running."}
             await self._outbox.json(warning if said.id is None else warning | {"id": said.id})
             return
