@@ -214,7 +214,8 @@ class _Call:
 
     async def send(self, content: str, *, last: bool) -> None:
         """One message. Raises Waited when the client accepts nothing."""
-        await self._wait.within(self._stall, self._context.write(message(content, last)))
+        with self._wait.bounded(self._stall):
+            await self._context.write(message(content, last))
 
     async def fail(self, error: GatewayError) -> None:
         """End the call with the status of `error`."""
