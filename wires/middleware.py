@@ -10,7 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
-from uuid import uuid4
+from secrets import token_hex
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,9 +19,9 @@ from gateway.config import Limits
 from gateway.errors import GatewayError, InternalError, InvalidRequest, NotFound, PayloadTooLarge
 from gateway.stopping import Stage, Stopping, shutting_down
 from gateway.telemetry import RequestScope, current_request
-from gateway.tracing import current_trace, read_trace
+from gateway.tracing import TRACEPARENT, current_trace, read_trace
 from wires.answer import CLIENT_CLOSED_REQUEST, QUIET_PATHS, Answer
-from wires.base import Wire
+from wires.base import Wire, headers_of
 
 log = logging.getLogger("polywire")
 
@@ -51,12 +51,12 @@ class RequestMiddleware:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         wire = self.wire_of(CONTROL.sub("", scope["path"]))
-        headers = Headers(scope=scope)
+        headers = headers_of(scope)
         asked = headers.get("x-request-id", "")
-        request = RequestScope(asked if SANE_ID.fullmatch(asked) else uuid4().hex, wire.name)
+        request = RequestScope(asked if SANE_ID.fullmatch(asked) else token_hex(16), wire.name)
         _take_forms_for_json(scope, wire)
         token = current_request.set(request)
-        trace = current_trace.set(read_trace(headers.items()))
+        trace = current_trace.set(read_trace(Headers(scope=scope).items()) if TRACEPARENT in headers else {})
         answer = Answer(send, request, scope, wire, self.stopping)
         try:
             if scope["type"] == "http" and CONTROL.search(scope["path"]):
@@ -105,7 +105,7 @@ class DisconnectMiddleware:
             await self.wire_of(scope["path"]).refuse(refused.error)(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
-        length = Headers(scope=scope).get("content-length", "0")
+        length = headers_of(scope).get("content-length", "0")
         if not length.isdigit() or int(length) > self.limits.request_bytes:
             raise _Refused(_too_large(self.limits))
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self.limits.header_bytes:
@@ -182,8 +182,7 @@ class _Connection:
         more = True
         while True:
             try:
-                async with asyncio.timeout(self._limits.body_stall_seconds if more else None):
-                    message = await self._receive()
+                message = await (self._body_message() if more else self._receive())
             except TimeoutError:
                 self._reason = _too_slow(self._limits)
                 task.cancel()
@@ -201,6 +200,10 @@ class _Connection:
                 task.cancel()
                 return
             await self._messages.put(message)
+
+    async def _body_message(self) -> Message:
+        async with asyncio.timeout(self._limits.body_stall_seconds):
+            return await self._receive()
 
     async def _forward(self, message: Message) -> None:
         if message["type"] == "http.response.start":
