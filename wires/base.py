@@ -129,7 +129,7 @@ class StreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # A task of its own: what wakes the stream then does not pass the middleware that the request came through,
         # some forty frames, at every event. Whoever cancels this one cancels that.
-        await asyncio.create_task(self._play(scope, receive, send))
+        await asyncio.get_running_loop().create_task(self._play(scope, receive, send))
 
     async def _play(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = _Body(send, self._head(), self._limits, self._keepalive)

@@ -66,16 +66,16 @@ class DirectMiddleware:
         if route is None or not _says_json(scope):
             await self.app(scope, receive, send)
             return
-        scope["app"] = self.application
-        request = Request(scope, receive)
-        body = await request.body()
+        body = await _whole(receive)
+        receive = _again(body, receive)
         try:
             parsed = route.parse(body)
         except (ValueError, RecursionError):
-            await self.app(scope, _again(body, receive), send)
+            await self.app(scope, receive, send)
             return
+        scope["app"] = self.application
         try:
-            response = await route.call(request, parsed)
+            response = await route.call(Request(scope, receive), parsed)
         except GatewayError as error:
             response = self.wire_of(scope["path"]).refuse(error)
         await response(scope, receive, send)
@@ -92,6 +92,16 @@ def _body_model(route: APIRoute) -> type[BaseModel] | None:
 
 def _says_json(scope: Scope) -> bool:
     return any(name == b"content-type" and value.startswith(JSON) for name, value in scope["headers"])
+
+
+async def _whole(receive: Receive) -> bytes:
+    """The request's body. A client that leaves meanwhile cancels this task (wires/middleware.py)."""
+    parts, more = [], True
+    while more:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        more = message.get("more_body", False)
+    return b"".join(parts)
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
