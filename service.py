@@ -13,6 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from adapters import build
 from gateway.catalog import Gateway
 from gateway.config import Settings
+from gateway.config_errors import ConfigError
 from gateway.request import Sampling
 from gateway.stopping import Stage
 from gateway.telemetry import configure_logging
@@ -27,11 +28,17 @@ from wires.grpc_port import check_grpc_port
 from wires.interrupts import pass_on_second_interrupt
 from wires.limits import LimitMiddleware
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
+from wires.quick_socket import quicken_sockets
+from wires.signatures import SignatureMiddleware
 
 configure_logging()
-settings = Settings.load()
-bound_connections(settings.limits)
-store = open_store(settings.store)
+try:
+    settings = Settings.load()
+    store = open_store(settings.store)
+except ConfigError as error:
+    raise SystemExit(str(error)) from None
+bound_connections(settings.limits, wire_of)
+quicken_sockets()
 gateway = Gateway(settings, build, store)
 app = create_app(gateway, store)
 
@@ -105,5 +112,6 @@ if settings.origins:
 service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
 service.add_asgi_middleware(LimitMiddleware, wire_of=wire_of, allowance=gateway.allowance, limits=settings.limits)
 service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, limits=settings.limits, stopping=gateway.stopping)
+service.add_asgi_middleware(SignatureMiddleware, wire_of=wire_of, settings=settings)
 service.add_asgi_middleware(DirectMiddleware, application=app, wire_of=wire_of)
 tune()

@@ -1,10 +1,12 @@
 """The embedded voice, without key and network: hibari-tts, English, 24 kHz. OpenAI's voice names mean its one voice.
 
-Each sentence is one `AudioDelta`, synthesized in a thread when the one before has been taken.
+Each sentence is one `AudioDelta`, synthesized in a thread when the one before has been taken. Of several listeners, the
+one who would first have nothing left to hear is served first.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator
 from functools import lru_cache
 from typing import Any
@@ -28,6 +30,8 @@ OPENAI_VOICES = (
 )
 SLOWEST, FASTEST = 0.5, 2.0
 
+BYTES_PER_SECOND = 2 * SAMPLE_RATE
+
 LONGEST_PIECE = 220
 LONGEST_PHONEMES = 400
 """Bounds of one step of the thread: 600 words without a mark would be one step of 17 s."""
@@ -50,10 +54,12 @@ class LocalSpeech:
         _check(request)
         text = speakable(request.text)
         yield AudioStart(AudioFormat(Encoding.PCM, SAMPLE_RATE, 1))
-        for piece in await self._thread.run(_cut, text):
-            for phonemes in await self._thread.run(_phonemes, piece):
-                if pcm := await self._thread.run(_pcm, phonemes, request.speed):
+        due = request.needed_at or time.monotonic()
+        for piece in await self._thread.run_by(due, _cut, text):
+            for phonemes in await self._thread.run_by(due, _phonemes, piece):
+                if pcm := await self._thread.run_by(due, _pcm, phonemes, request.speed):
                     yield AudioDelta(pcm)
+                    due += len(pcm) / BYTES_PER_SECOND
 
     async def aclose(self) -> None:
         await self._thread.aclose()

@@ -19,7 +19,7 @@ TOKEN_MICROSECONDS = 20_000
 LATEST_TEXT, LATEST_AUDIO = 50.0, 20.0
 """Milliseconds that the slowest token in a hundred may be late."""
 LEAVERS = 40
-STEPS = 9
+STEPS = 7
 
 
 def first_token(target: Target, upstream: Upstream) -> Figures:
@@ -65,7 +65,7 @@ def most_streams(latest: float) -> Figure:
                 held = streams
             else:
                 failed = streams
-            if failed is not None and failed - held <= 0.06 * failed:
+            if failed is not None and failed - held <= 0.08 * failed:
                 break
             streams = int(held * 1.35) if failed is None else (held + failed) // 2
             settle(target, upstream)

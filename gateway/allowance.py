@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from gateway.buckets import Buckets, LocalBuckets
+from gateway.buckets import Buckets, LocalBuckets, several_count
 from gateway.config import Settings
 from gateway.errors import RateLimited
 from gateway.events import Finished
@@ -36,8 +36,9 @@ class Allowance:
     def __init__(self, settings: Settings, shared: object = None) -> None:
         limits = settings.limits
         self._local = LocalBuckets()
-        several = settings.workers > 1 or not settings.store.startswith("sqlite")
-        self._buckets: Buckets = shared if several and isinstance(shared, Buckets) else self._local
+        self._buckets: Buckets = self._local
+        if several_count(settings) and isinstance(shared, Buckets):
+            self._buckets = shared
         self._limits = {
             "requests": (limits.requests_per_minute, limits.all_requests_per_minute),
             "tokens": (limits.tokens_per_minute, limits.all_tokens_per_minute),

@@ -251,8 +251,7 @@ def _validated(values: dict[str, Any], text: str, source: str) -> Settings:
         return Settings(**values)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
-        lines = [explain(problem, text, source, _sections()) for problem in problems]
-        raise ConfigError("\n".join(lines)) from None
+        raise ConfigError(explain(problems, text, source, _sections())) from None
 
 
 def _sections() -> dict[str, type[BaseModel]]:

@@ -30,7 +30,10 @@ PREDICTION, RUN = "prediction", "run"
 RETRY_SECONDS = 0.5
 CANCEL_SECONDS = 3.0
 """How long a cancel waits for the run to stop; a run that cannot is ended without it."""
-STOP_SECONDS = 2.0
+STOP_SECONDS = 1.5
+"""For the ends of all runs to be stored when the service is stopped."""
+TELL_SECONDS = 0.5
+"""For observers to hear of these ends after that."""
 SETTLE_SECONDS = 120.0
 """How long the end of a run is offered to a store that does not answer; then it is left to a sweep."""
 
@@ -48,6 +51,7 @@ class Predictions:
         self._leases = Leases(store, RUN, abandoned=self._bury, lost=self._stop_lost)
         self._obeying = asyncio.Event()
         self._refusal: GatewayError | None = None
+        self._draining: asyncio.Task[None] | None = None
         self.observers: list[Observer] = []
         """Each is called with every prediction that begins here, and with those that another worker left behind."""
 
@@ -68,18 +72,23 @@ class Predictions:
             yield
         finally:
             await self.drain()
-            await self._observing.wait(STOP_SECONDS)
+            await self._observing.wait(TELL_SECONDS)
             await self._observing.aclose()
             await self._tasks.aclose()
-            with suppress(GatewayError):
-                await self._leases.aclose()
+            await self._leases.aclose()
 
     def drain_soon(self) -> None:
-        """Begin to drain while others still read."""
-        self._tasks.start(self.drain())
+        """Take no more predictions and end those that run, so that their readers get a last event."""
+        if self._draining is None:
+            self._draining = self._tasks.start(self._drain())
 
     async def drain(self) -> None:
-        """Take no more predictions and end those that run, so that their readers get a last event."""
+        """The same; wait for it, but not longer than STOP_SECONDS after it began."""
+        self.drain_soon()
+        assert self._draining is not None  # noqa: S101 - it has been started
+        await asyncio.wait([self._draining])
+
+    async def _drain(self) -> None:
         self._refusal = GatewayError(
             "The service is being stopped.", status=503, code="service_stopped", retryable=True
         )

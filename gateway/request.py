@@ -144,7 +144,8 @@ class SpeechRequest:
     """Text to speak. `voice` None is the model's default; `speed` 1.0 is normal.
 
     `format` is what the caller wants to hear; a provider always yields PCM and says its true rate in `AudioStart`
-    (it may use `format.rate` as a hint), `gateway/audio.py` makes the rest.
+    (it may use `format.rate` as a hint), `gateway/audio.py` makes the rest. `needed_at` is when the listener will have
+    nothing left to hear, by `time.monotonic()`; 0 is now. A provider that serves several in turns goes by it.
     """
 
     model: str
@@ -153,6 +154,7 @@ class SpeechRequest:
     format: AudioFormat = DEFAULT_FORMAT
     speed: float = 1.0
     instructions: str | None = None
+    needed_at: float = 0.0
     options: Mapping[str, Any] = field(default_factory=_nothing)
 
 

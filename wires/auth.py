@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -34,7 +34,7 @@ PLAIN_HOST = re.compile(r"[A-Za-z0-9-]+(\.localhost)?(:[0-9]+)?")
 CLIENT_KEY_PATH = "/v1/realtime"
 """The one path that a client secret opens."""
 KEY_PROTOCOL = "openai-insecure-api-key."
-SIGV4 = re.compile(r"AWS4-HMAC-SHA256 .*?Credential=([^/,\s]+)/")
+KEY_ID = re.compile(r"([^/,\s]+)/")
 
 
 class AuthMiddleware:
@@ -138,7 +138,7 @@ class Policy:
         origin = headers.get("origin")
         if origin is None or origin in self._origins or "*" in self._origins:
             return
-        if urlsplit(origin).netloc != headers.get("host", ""):
+        if _place(origin).netloc != headers.get("host"):
             raise Forbidden("Pages of this origin may not come here; add it to 'origins' in polywire.yaml.")
 
 
@@ -152,13 +152,21 @@ def credentials(headers: Mapping[str, str]) -> Iterator[str]:
         case "basic":
             yield from _password(value)
         case "aws4-hmac-sha256":
-            yield from SIGV4.findall(authorization)
+            if (key := signing_key(value)) is not None:
+                yield key
     for name in ("api-key", "x-api-key"):
         if name in headers:
             yield headers[name]
     for protocol in headers.get("sec-websocket-protocol", "").split(","):
         if protocol.strip().startswith(KEY_PROTOCOL):
             yield protocol.strip().removeprefix(KEY_PROTOCOL)
+
+
+def signing_key(fields: str) -> str | None:
+    """The key id in the `fields` of a SigV4 `Authorization` header."""
+    # Looked for once and not from every place: anybody may send a long header.
+    found = KEY_ID.match(fields.partition("Credential=")[2])
+    return found[1] if found else None
 
 
 def _password(value: str) -> Iterator[str]:
@@ -190,7 +198,15 @@ def _is_local(scope: Scope, headers: Mapping[str, str]) -> bool:
 @lru_cache(maxsize=256)
 def _is_plain(host: str) -> bool:
     """Whether a `Host` is an address or a name without a domain."""
-    return PLAIN_HOST.fullmatch(host) is not None or _is_address(urlsplit(f"//{host}").hostname or "")
+    return PLAIN_HOST.fullmatch(host) is not None or _is_address(_place(f"//{host}").hostname or "")
+
+
+def _place(url: str) -> SplitResult:
+    """The parts of a URL; what is none has none, since `urlsplit` raises for brackets that hold no address."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
 
 
 @lru_cache(maxsize=256)

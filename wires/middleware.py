@@ -23,6 +23,7 @@ from gateway.telemetry import RequestScope, current_request
 from gateway.tracing import TRACEPARENT, current_trace, read_trace
 from wires.answer import CLIENT_CLOSED_REQUEST, QUIET_PATHS, Answer
 from wires.base import Wire, headers_of
+from wires.connections import headers_too_large
 
 log = logging.getLogger("polywire")
 
@@ -30,6 +31,8 @@ WireOf = Callable[[str], Wire]
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 FORM = b"application/x-www-form-urlencoded"
+SENT_HEADERS = "polywire.sent_headers"
+"""Where a scope keeps its headers as they were sent, once they were changed: a signature covers those."""
 
 
 class RequestMiddleware:
@@ -80,6 +83,7 @@ def _take_forms_for_json(scope: Scope, wire: Wire) -> None:
     """`curl -d` calls its JSON a form when it is not told otherwise; no route here takes such forms."""
     headers = scope["headers"]
     if any(name == b"content-type" and (wire.json_only or value.startswith(FORM)) for name, value in headers):
+        scope[SENT_HEADERS] = headers
         others = [(name, value) for name, value in headers if name != b"content-type"]
         scope["headers"] = [*others, (b"content-type", b"application/json")]
 
@@ -110,13 +114,7 @@ class DisconnectMiddleware:
         if not length.isdigit() or int(length) > self.limits.request_bytes:
             raise _Refused(_too_large(self.limits))
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self.limits.header_bytes:
-            raise _Refused(
-                InvalidRequest(
-                    f"The request's headers are larger than {self.limits.header_bytes} bytes.",
-                    status=431,
-                    code="headers_too_large",
-                )
-            )
+            raise _Refused(headers_too_large(self.limits.header_bytes))
 
 
 class _Refused(Exception):

@@ -6,12 +6,15 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 from starlette.types import Message, Send
+from starlette.websockets import WebSocketDisconnect
 
 from gateway.patience import Waited, WaitLimit
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-"""ASCII, so that no client's line splitting and no lone surrogate can break it."""
+LEFT = (WebSocketDisconnect, RuntimeError, OSError)
+"""What a send raises once its client has left, by whether Starlette or the server noticed first."""
+_escaped = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class PeerGone(Exception):
@@ -30,7 +33,7 @@ class Outbox:
 
     async def json(self, message: dict[str, Any]) -> None:
         """Send one JSON message."""
-        await self._put({"type": "websocket.send", "text": _encode(message)})
+        await self._put({"type": "websocket.send", "text": encode(message)})
 
     async def audio(self, data: bytes) -> None:
         """Send audio as one binary frame."""
@@ -43,7 +46,7 @@ class Outbox:
         self.gone()
         try:
             await self._send({"type": "websocket.close", "code": code, "reason": reason[:120]})
-        except (RuntimeError, OSError):
+        except LEFT:
             return
 
     def gone(self) -> None:
@@ -59,6 +62,14 @@ class Outbox:
             try:
                 with self._wait.bounded(self._stall):
                     await self._send(message)
-            except (Waited, RuntimeError, OSError) as error:
+            except (Waited, *LEFT) as error:
                 self.gone()
                 raise PeerGone from error
+
+
+def encode(message: dict[str, Any]) -> str:
+    """JSON in ASCII, so that no client's line splitting and no lone surrogate can break it."""
+    try:
+        return msgspec.json.encode(message).decode("ascii")
+    except UnicodeError:
+        return _escaped(message)

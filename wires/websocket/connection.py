@@ -239,6 +239,10 @@ class Connection:
 
     async def _cancel(self, said: Cancel) -> None:
         turn = self._turn
+        job, heard = self._job, said.heard_ms
+        meant = turn is not None and said.id in (None, turn.id)
+        if turn is not None and meant and heard is not None and isinstance(job, ChatTurn | VoiceTurn):
+            job.cut_off(turn, heard / 1000)
         if turn is None or not self._running() or said.id not in (None, turn.id):
             warning = {"type": "warning", "code": "nothing_to_cancel", "message": "No such turn is running."}
             await self._outbox.json(warning if said.id is None else warning | {"id": said.id})

@@ -58,10 +58,15 @@ class Conversation:
         )
 
     def remember(self, request: ChatRequest, answer: str) -> None:
-        """Keep a turn: the request's messages and what the client got of the answer. An empty answer keeps nothing."""
+        """Keep a turn: the request's messages and what the client got of the answer. An empty answer keeps nothing.
+
+        The newest turn may be told again, when it turns out that less of it was heard.
+        """
+        said = [message for message in request.messages if message.role is not Role.SYSTEM]
         if answer:
-            said = [message for message in request.messages if message.role is not Role.SYSTEM]
             self._history = [*said, Message(Role.ASSISTANT, (Text(answer),))]
+        elif self._history[:-1] == said:
+            self._history = said[:-1]
 
     def forget_oldest(self) -> bool:
         """Drop the oldest turn, when the model's context is full; False when there is none."""

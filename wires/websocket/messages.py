@@ -102,8 +102,11 @@ class SpeakEnd(_Message):
 
 
 class Cancel(_Message):
+    """`heard_ms` is how much of the turn's speech was played before it was cut off, also where the turn is over."""
+
     type: Literal["cancel"]
     id: str | None = None
+    heard_ms: float | None = Field(default=None, ge=0)
 
 
 class Ping(_Message):

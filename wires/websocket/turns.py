@@ -36,6 +36,8 @@ class ChatTurn:
         speak = configuration.speak if said.speak is None else said.speak
         self._speech = speech_request("", configuration, said.voice, said.format) if speak else None
         self._heard = HeardText()
+        self._played: float | None = None
+        self._is_over = False
         if self._speech is not None:
             gateway.find_voice(self._speech.voice)
 
@@ -47,11 +49,23 @@ class ChatTurn:
         try:
             await self._answer(turn)
         finally:
-            answer = turn.text
-            if self._speech is not None and not turn.ended:
-                # Interrupted while speaking: what was not heard was not said.
-                answer = self._heard.text
-            self._conversation.remember(self._request, answer)
+            self._is_over = True
+            self._remember(turn)
+
+    def cut_off(self, turn: Turn, seconds: float) -> None:
+        """So much of the speech was played and no more is going to be."""
+        self._played = seconds
+        if self._is_over:
+            self._remember(turn)
+
+    def _remember(self, turn: Turn) -> None:
+        """What was not heard was not said."""
+        answer = turn.text
+        if self._speech is not None and self._played is not None:
+            answer = self._heard.text_until(self._played)
+        elif self._speech is not None and not turn.ended:
+            answer = self._heard.text
+        self._conversation.remember(self._request, answer)
 
     async def _answer(self, turn: Turn) -> None:
         while True:
@@ -77,6 +91,7 @@ class VoiceTurn:
         self._gateway, self._wire = gateway, wire
         self._conversation, self._said = conversation, said
         self._pcm = b""
+        self._chat: ChatTurn | None = None
         gateway.find(None, "transcription")
 
     async def demand_model(self) -> None:
@@ -95,7 +110,13 @@ class VoiceTurn:
         await turn.transcript(text)
         if not text:
             raise InvalidRequest("No words were heard in the audio.", code="no_speech")
-        await ChatTurn(self._gateway, self._wire, self._conversation, self._said.chat(text)).run(turn)
+        self._chat = ChatTurn(self._gateway, self._wire, self._conversation, self._said.chat(text))
+        await self._chat.run(turn)
+
+    def cut_off(self, turn: Turn, seconds: float) -> None:
+        """So much of the speech was played and no more is going to be."""
+        if self._chat is not None:
+            self._chat.cut_off(turn, seconds)
 
 
 class WholeSpeech:

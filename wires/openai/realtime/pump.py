@@ -229,7 +229,8 @@ class Pump:
 
     async def _drained(self) -> None:
         """Wait while the reader is slow. Raises PeerGone."""
-        await self._signal.until(lambda: len(self._queue) < MOST_QUEUED or self._outbox.closed)
+        if len(self._queue) >= MOST_QUEUED and not self._outbox.closed:
+            await self._signal.until(lambda: len(self._queue) < MOST_QUEUED or self._outbox.closed)
         if self._outbox.closed:
             raise PeerGone
 
@@ -237,7 +238,8 @@ class Pump:
         """The one writer of the socket."""
         try:
             while True:
-                await self._signal.until(lambda: self._queue)
+                if not self._queue:
+                    await self._signal.until(lambda: self._queue)
                 item = self._queue.popleft()
                 if isinstance(item, HangUp):
                     await self._outbox.close(item.code, item.reason)
