@@ -22,6 +22,7 @@ from stores import open_store
 from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
 from wires.connections import bound_connections
+from wires.direct import DirectMiddleware
 from wires.frameworks import tune
 from wires.generate import ChatMessage
 from wires.interrupts import pass_on_second_interrupt
@@ -116,4 +117,5 @@ service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
 service.add_asgi_middleware(LimitMiddleware, wire_of=wire_of, allowance=gateway.allowance, limits=settings.limits)
 service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, limits=settings.limits, stopping=gateway.stopping)
 service.add_asgi_middleware(SignatureMiddleware, wire_of=wire_of, settings=settings)
+service.add_asgi_middleware(DirectMiddleware, application=app, wire_of=wire_of)
 tune()

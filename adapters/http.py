@@ -22,6 +22,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from adapters.http_errors import decode_json, error_for_response, error_for_status, retry_after, transport_errors
+from adapters.resuming import resume_only_what_paused
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, UpstreamError
 from gateway.tracing import trace_headers
@@ -40,6 +41,8 @@ __all__ = [
     "retry_after",
     "transport_errors",
 ]
+
+resume_only_what_paused()
 
 CONNECT_SECONDS = 10.0
 ERROR_BODY_SECONDS = 5.0
