@@ -60,7 +60,7 @@ async def test_a_cancel_reaches_the_replica_that_runs_the_stream_within_a_tenth_
             assert reader.events[-1][:2] == ("done", '{"reason": "canceled"}')
             assert await open_streams(client, one) == 0
     print(f"stopped and told after {', '.join(f'{seconds * 1000:.0f}' for seconds in told)} ms")  # noqa: T201
-    # The replica that runs it ends it; the other one would do so itself, but only after seconds. A busy machine has its say.
+    # The replica that runs it has ended it: the other one would, but only after seconds. A busy machine has its say.
     assert sorted(told)[1] < 0.1
 
 
