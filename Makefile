@@ -19,7 +19,7 @@ JOBS ?= 2
 
 export BENTOML_DO_NOT_TRACK := 1
 
-.PHONY: help serve test check faults autobahn lock licences sbom audit bench soak bento backend image clean
+.PHONY: help serve test matrix check faults autobahn lock licences sbom audit bench soak bento backend image clean
 help:
 	@echo "make serve | test | check | bench | soak | bento | image    (see README.md)"
 
@@ -39,13 +39,15 @@ $(VENV)/.dev: $(VENV)/.serve requirements-dev.txt
 	@touch $@
 
 serve: $(VENV)/.serve
-	@$(PYTHON) -c 'import socket, sys; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind((sys.argv[1], int(sys.argv[2])))' $(HOST) $(PORT) 2>/dev/null || \
-		{ echo "Port $(PORT) is taken; say 'make serve PORT=...' for another."; exit 1; }
 	POLYWIRE_CONFIG=$(CONFIG) POLYWIRE_GRPC_PORT=$(GRPC_PORT) POLYWIRE_GRPC_HOST=$(HOST) POLYWIRE__WORKERS=$(WORKERS) \
 		$(BIN)/bentoml serve service:Polywire --host $(HOST) --port $(PORT) --timeout-graceful-shutdown $(GRACE)
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n $(JOBS) --dist loadfile $(TESTS)
+
+# Every wire with its official client x every provider; writes the table into README.md, where `make test` looks for it.
+matrix: $(VENV)/.dev
+	POLYWIRE_MATRIX=1 $(BIN)/pytest --durations=1 tests/matrix
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from adapters.chat_completions import ChatCompletionDecoder, stream_error
-from adapters.http import LONGEST_BODY, HttpUpstream
+from adapters.http import LONGEST_BODY, HttpUpstream, read_piece
 from adapters.provider_events import completed_events
 from gateway.bursts import Bursts
 from gateway.config import ProviderRow
@@ -43,15 +43,14 @@ async def _reads(
     decoder = ChatCompletionDecoder(upstream.row)
     head = {**headers, "content-type": "application/json", "accept": "text/event-stream"}
     async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=head) as response:
-        receive = response.content.readany
-        piece = await receive()
+        piece = await read_piece(response)
         payloads = _reader(upstream.row, response.content_type, piece)
         try:
             while piece:
                 yield _events(decoder, payloads.feed(piece))
                 if decoder.done:
                     return
-                piece = await receive()
+                piece = await read_piece(response)
             yield chain(_events(decoder, payloads.rest()), _finish(decoder))
         finally:
             if decoder.done:

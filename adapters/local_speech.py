@@ -7,7 +7,7 @@ one who would first have nothing left to hear is served first.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -55,11 +55,10 @@ class LocalSpeech:
         text = speakable(request.text)
         yield AudioStart(AudioFormat(Encoding.PCM, SAMPLE_RATE, 1))
         due = request.needed_at or time.monotonic()
-        for piece in await self._thread.run_by(due, _cut, text):
-            for phonemes in await self._thread.run_by(due, _phonemes, piece):
-                if pcm := await self._thread.run_by(due, _pcm, phonemes, request.speed):
-                    yield AudioDelta(pcm)
-                    due += len(pcm) / BYTES_PER_SECOND
+        sentences = _spoken(text, request.speed)
+        while pcm := await self._thread.run_by(due, next, sentences, b""):
+            yield AudioDelta(pcm)
+            due += len(pcm) / BYTES_PER_SECOND
 
     async def aclose(self) -> None:
         await self._thread.aclose()
@@ -83,6 +82,14 @@ def _engine() -> Any:
     engine = Hibari(voice=VOICE)
     engine("Ready.")
     return engine
+
+
+def _spoken(text: str, speed: float) -> Iterator[bytes]:
+    """The audio of each sentence; every step of the iterator belongs in the thread."""
+    for piece in _cut(text):
+        for phonemes in _phonemes(piece):
+            if pcm := _pcm(phonemes, speed):
+                yield pcm
 
 
 def _cut(text: str) -> list[str]:

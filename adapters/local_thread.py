@@ -1,4 +1,4 @@
-"""Threads of its own for an engine that blocks: steps run off the event loop, the most urgent of those that wait first.
+"""One thread of its own for an engine that blocks: steps run off the event loop, the most urgent that waits first.
 
 A stream submits its next step when the last one is done, so streams take turns and nothing queues without a bound.
 """
@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
-from threading import Barrier, Lock
+from threading import Lock
 from typing import Any, ParamSpec, TypeVar
 
 from gateway.errors import UpstreamUnavailable
@@ -38,11 +38,10 @@ class _Step:
 
 
 class EngineThread:
-    """Runs steps, `threads` at once. They start with the first steps and end with `aclose`."""
+    """Runs steps one after the other. The thread starts with the first step and ends with `aclose`."""
 
-    def __init__(self, name: str, threads: int = 1) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
-        self._threads = threads
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._waiting: list[_Step] = []
         self._lock = Lock()
         self._numbers = count()
@@ -72,18 +71,15 @@ class EngineThread:
         try:
             self._pool.submit(step)
         except RuntimeError:
-            # The threads have ended, so no step is at work.
+            # The thread has ended, so no step is at work.
             step()
 
     async def aclose(self) -> None:
-        """Wait for the steps at work, then end the threads."""
+        """Wait for the steps at work, then end the thread."""
         if self._closed:
             return
         self._closed = True
-        # The last steps: once all threads have met, they have nothing left and `shutdown` returns at once.
-        last = Barrier(self._threads)
-        loop = asyncio.get_running_loop()
-        await asyncio.gather(*(loop.run_in_executor(self._pool, last.wait) for _ in range(self._threads)))
+        await asyncio.get_running_loop().run_in_executor(self._pool, _rest)
         self._pool.shutdown()
 
     def _work(self) -> None:
@@ -91,3 +87,7 @@ class EngineThread:
         with self._lock:
             step = heappop(self._waiting)
         step.run()
+
+
+def _rest() -> None:
+    """The last step: once it has run, the thread has nothing left and `shutdown` returns at once."""

@@ -128,7 +128,7 @@ def _installed(requirement: str) -> Path:
     folder = _folder(requirement)
     if not (folder / ".installed").exists():
         venv.create(folder, with_pip=True)
-    pip = [folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", requirement]
+    pip: list[str | Path] = [folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", requirement]
     _once(folder, pip, requirement)
     return folder
 

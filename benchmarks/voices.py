@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.figures import LATEST_AUDIO, Figure, leaving, memory, most_streams, paced, slow_reader
+from benchmarks.figures import LATEST_AUDIO, OFFERED, Figure, leaving, memory, most_streams, paced, slow_reader
 from benchmarks.gateways import plain_voice
 from benchmarks.interleaved import Results, measure, running
 from benchmarks.load import Load, Upstream
@@ -37,7 +37,13 @@ FIGURES: tuple[Figure, ...] = (
     leaving("midway", LEAVERS, "--cancel-after", "10"),
     slow_reader,
 )
-OWN_FIGURES: tuple[Figure, ...] = (paced(30), paced(100), most_streams(LATEST_AUDIO))
+OWN_FIGURES: tuple[Figure, ...] = (
+    paced(30),
+    paced(100),
+    most_streams(LATEST_AUDIO),
+    paced(30, offered=True),
+    most_streams(LATEST_AUDIO, offered=True),
+)
 """A program without an upstream has nothing to close, and nothing that goes on without its reader."""
 
 
@@ -73,7 +79,13 @@ def section(rounds: int, pictures: Path) -> str:
 
 
 def _ratios(results: Results, ours: Sequence[str]) -> str:
-    names = ("CPU us/token 30", "CPU us/token 100", "most streams")
+    names = (
+        "CPU us/token 30",
+        "CPU us/token 100",
+        "most streams",
+        f"CPU us/token 30{OFFERED}",
+        f"most streams{OFFERED}",
+    )
     found: dict[str, Mapping[str, float | None]] = {}
     for program, figures in results.items():
         if program not in ours:

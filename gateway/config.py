@@ -47,7 +47,7 @@ class ProviderRow(_Strict):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    type: ProviderType | Literal["connector"]
+    type: Literal[ProviderType, "connector"]
     base_url: str | None = None
     endpoint_url: str | None = None
     region: str | None = None

@@ -19,14 +19,14 @@ from gateway.errors import Conflict, GatewayError, InternalError, NotFound, Rate
 from gateway.events import Failed, Finished, Started, StreamEvent
 from gateway.leases import DIED, Leases
 from gateway.ports import Store
-from gateway.prediction import ID_LENGTH, Prediction, dump, load, random_id
+from gateway.prediction import ID_LENGTH, PREDICTION, Prediction, channel_of, dump, load, log_of, random_id
 from gateway.recording import MOVED, Recorder, encode_event, recorded, replay
 from gateway.run import CANCELLED, LONGEST_RUN, Run, Stream
 from gateway.tasks import Tasks
 
 log = logging.getLogger("polywire")
 
-PREDICTION, RUN = "prediction", "run"
+RUN = "run"
 RETRY_SECONDS = 0.5
 CANCEL_SECONDS = 3.0
 """How long a cancel waits for the run to stop; a run that cannot is ended without it."""
@@ -126,7 +126,7 @@ class Predictions:
             notes=notes,
             deadline=deadline,
         )
-        run = Run(prediction, stream, Recorder(self._store, _log_of(prediction.id), after=1))
+        run = Run(prediction, stream, Recorder(self._store, log_of(prediction.id), after=1))
         self._runs[prediction.id] = run
         # A caller that leaves now still leaves a whole prediction behind.
         await asyncio.shield(self._tasks.start(self._publish(run)))
@@ -157,7 +157,7 @@ class Predictions:
             if (run := self._runs.get(id)) is not None:
                 run.stop()
             else:
-                await self._store.signal(_channel_of(prediction.worker), id.encode())
+                await self._store.signal(channel_of(prediction.worker), id.encode())
             if not await self.ended(id, CANCEL_SECONDS):
                 await self._settle(id, CANCELLED)
         return await self.get(id, owner)
@@ -169,7 +169,7 @@ class Predictions:
                 if (run := self._runs.get(id)) is not None:
                     await run.done.wait()
                 else:
-                    async with aclosing(self._store.follow(_log_of(id))) as entries:
+                    async with aclosing(self._store.follow(log_of(id))) as entries:
                         async for _ in entries:
                             pass
                 return True
@@ -179,12 +179,12 @@ class Predictions:
     async def follow(self, prediction: Prediction) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """The prediction's whole stream from its first event to its terminal one, however late one comes."""
 
-        async with aclosing(replay(self._store, _log_of(prediction.id))) as recording:
+        async with aclosing(replay(self._store, log_of(prediction.id))) as recording:
             yield recording
 
     async def recorded(self, prediction: Prediction) -> Sequence[StreamEvent]:
         """What its stream has brought so far."""
-        return await recorded(self._store, _log_of(prediction.id))
+        return await recorded(self._store, log_of(prediction.id))
 
     async def _publish(self, run: Run) -> None:
         prediction = run.prediction
@@ -194,7 +194,7 @@ class Predictions:
         try:
             await asyncio.gather(
                 self._leases.hold(prediction.id),
-                self._store.append(_log_of(prediction.id), [encode_event(started)], after=0, ttl=ttl),
+                self._store.append(log_of(prediction.id), [encode_event(started)], after=0, ttl=ttl),
                 self._store.put(PREDICTION, prediction.id, dump(prediction.started()), owner=prediction.owner),
             )
         except GatewayError:
@@ -241,12 +241,12 @@ class Predictions:
             terminal = load(document.value).terminal if document is not None else terminal
         ttl = self._limits.prediction_ttl_seconds
         try:
-            await (recorder or Recorder(self._store, _log_of(id))).close(terminal, ttl=ttl)
+            await (recorder or Recorder(self._store, log_of(id))).close(terminal, ttl=ttl)
         except Conflict as error:
             if error.code == MOVED:
                 with suppress(Conflict):
                     failed = terminal if isinstance(terminal, Failed) else Failed(error)
-                    await Recorder(self._store, _log_of(id)).close(failed, ttl=ttl)
+                    await Recorder(self._store, log_of(id)).close(failed, ttl=ttl)
         await self._leases.release(id)
         return ended
 
@@ -269,7 +269,7 @@ class Predictions:
         """Stop the runs that other workers' clients cancel."""
         while True:
             try:
-                async with self._store.signals(_channel_of(self._leases.worker)) as asked:
+                async with self._store.signals(channel_of(self._leases.worker)) as asked:
                     self._obeying.set()
                     async for id in asked:
                         if (run := self._runs.get(id.decode())) is not None:
@@ -288,11 +288,3 @@ class Predictions:
         """Another worker has ended this run, or the store has forgotten it."""
         if (run := self._runs.get(id)) is not None:
             run.stop(Failed(InternalError("The store has lost this prediction; create it again.", code="store_lost")))
-
-
-def _log_of(id: str) -> str:
-    return f"{PREDICTION}:{id}"
-
-
-def _channel_of(worker: str) -> str:
-    return f"worker:{worker}"

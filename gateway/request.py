@@ -154,7 +154,7 @@ class SpeechRequest:
     format: AudioFormat = DEFAULT_FORMAT
     speed: float = 1.0
     instructions: str | None = None
-    needed_at: float = 0.0
+    needed_at: float = field(default=0.0, compare=False)
     options: Mapping[str, Any] = field(default_factory=_nothing)
 
 

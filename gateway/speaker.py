@@ -86,8 +86,8 @@ class Speaker:
 
     @property
     def _needed_at(self) -> float:
-        """When a listener who plays what was taken will have heard all that is made; 0 before the first audio."""
-        return self._dry_at and self._dry_at + self._renderer.seconds - self._taken
+        """When a listener who plays what is taken will have heard all that is made."""
+        return max(self._dry_at, time.monotonic()) + self._renderer.seconds - self._taken
 
     async def _next_piece(self) -> str | None:
         await self.signal.until(lambda: self.text.is_ready or self.text.is_over)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
+from pydantic_core import to_json
 
 from gateway.errors import Cancelled, GatewayError, Truncated
 from gateway.events import Failed, Finished, FinishReason, Usage
@@ -218,12 +219,12 @@ def write_access_line(
     }
     if request:
         request.logged = True
-    access_log.info(json.dumps({key: value for key, value in line.items() if value is not None}))
+    _write(line)
 
 
 def count_request(wire: str, status: int) -> None:
     """Count an answer by its HTTP status."""
-    REQUESTS.labels(wire, str(status)).inc()
+    _labelled(REQUESTS, wire, str(status)).inc()
 
 
 def log_refusal(request: RequestScope, status: int) -> None:
@@ -246,7 +247,15 @@ def log_request(request: RequestScope, status: int, outcome: str, code: str | No
         "code": code,
         "duration_ms": _rounded((time.perf_counter() - request.started_at) * 1000),
     }
-    access_log.info(json.dumps({key: value for key, value in line.items() if value is not None}))
+    _write(line)
+
+
+def _write(line: Mapping[str, object]) -> None:
+    if not access_log.isEnabledFor(logging.INFO):
+        return
+    # Not `access_log.info`, which looks for its caller through the stack, four times as long as all the rest.
+    text = to_json(line, exclude_none=True).decode()
+    access_log.handle(logging.LogRecord(access_log.name, logging.INFO, "", 0, text, None, None))
 
 
 def _rounded(value: float | None) -> float | None:

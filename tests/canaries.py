@@ -96,8 +96,8 @@ def _listen() -> None:
         SEARCH.hear(self, memoryview(buffer)[:size])
         return size
 
-    socket.socket.recv = searched  # type: ignore[method-assign]
-    socket.socket.recv_into = searched_into  # type: ignore[method-assign]
+    socket.socket.recv = searched  # type: ignore[method-assign,assignment]
+    socket.socket.recv_into = searched_into  # type: ignore[method-assign,assignment]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -140,7 +140,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     terminalreporter.write_line(
         f"keys: {SEARCH.records} log records, {SEARCH.texts} outputs, logs, metrics and descriptions, "
-        f"{SEARCH.files} stored files and {SEARCH.answers} pieces of answers searched, {len(SEARCH.found)} with a key"
+        f"{SEARCH.files} stored files and {SEARCH.answers} pieces from sockets searched, {len(SEARCH.found)} with a key"
     )
     for found in SEARCH.found:
         terminalreporter.write_line(f"  {found}")

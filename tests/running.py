@@ -108,6 +108,7 @@ def running(
     target: str = "service:Polywire",
     cwd: Path = ROOT,
     tls: tuple[Path, Path] | None = None,
+    port: int | None = None,
 ) -> Iterator[Service]:
     """Run the service with `config` as its polywire.yaml until the block ends; its state lives in `folder`.
 
@@ -117,7 +118,7 @@ def running(
     """
     path = folder / "polywire.yaml"
     path.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
-    port, grpc_port = free_port(), free_port() if grpc else 0
+    port, grpc_port = port or free_port(), free_port() if grpc else 0
     log = folder / "service.log"
     variables = {
         **{name: value for name, value in os.environ.items() if not name.startswith("POLYWIRE")},

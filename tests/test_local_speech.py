@@ -7,7 +7,9 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from difflib import SequenceMatcher
+from itertools import pairwise
 
+import numpy
 import psutil
 import pytest
 import pytest_asyncio
@@ -100,6 +102,13 @@ async def test_the_end_of_a_recording_is_not_lost(
 async def test_each_sentence_is_a_piece(voice: LocalSpeech) -> None:
     audio = await spoken(voice, "One. Two.\nThree, Dr. Smith!")
     assert len(audio) == 3
+
+
+async def test_pieces_join_without_a_click(voice: LocalSpeech) -> None:
+    pieces = [numpy.frombuffer(piece, "<i2").astype(int) for piece in await spoken(voice, SENTENCES)]
+    steps = [abs(int(after[0] - before[-1])) for before, after in pairwise(pieces)]
+    assert len(steps) == 3
+    assert max(steps) < max(numpy.abs(numpy.diff(piece)).max() for piece in pieces) / 20
 
 
 async def test_text_without_a_mark_comes_in_pieces(voice: LocalSpeech) -> None:

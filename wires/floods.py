@@ -35,10 +35,16 @@ class BoundedSocket(WebSocketsSansIOProtocol):
 
     async def receive(self) -> Any:
         message = await super().receive()
-        if self._unparsed and not (self.read_paused or self._parsing):
-            self._parsing = True
-            self.loop.call_soon(self._parse)
+        self._go_on()
         return message
+
+    def send(self, message: Any) -> Any:
+        # No frame of our own between the application and the socket, but at the end.
+        return self._close(message) if message["type"] == "websocket.close" else super().send(message)
+
+    async def _close(self, message: Any) -> None:
+        await super().send(message)
+        self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         # What came before the end is still said.
@@ -59,6 +65,11 @@ class BoundedSocket(WebSocketsSansIOProtocol):
     def handle_cont(self, event: Frame) -> None:
         if event.data or event.fin or self._may_ping():
             super().handle_cont(event)
+
+    def _go_on(self) -> None:
+        if self._unparsed and not (self.read_paused or self._parsing):
+            self._parsing = True
+            self.loop.call_soon(self._parse)
 
     def _parse(self) -> None:
         """Parse slice by slice until the application has something to take; then the rest waits for it."""

@@ -29,10 +29,10 @@ from gateway.patience import Waited, WaitLimit
 from gateway.telemetry import RequestScope, count_request, current_request, log_refusal
 from gateway.tracing import current_trace, read_trace
 from wires.auth import Policy
-from wires.grpc_port import grpc_address, port_taken
 from wires.middleware import SANE_ID
 from wires.opensearch.encoder import ContentEncoder
 from wires.opensearch.streams import UNFIT_INTERFACE, StreamPool, demand_remote_inference, find_target, streamed_request
+from wires.ports import grpc_address, port_taken
 
 log = logging.getLogger("polywire")
 
@@ -214,7 +214,8 @@ class _Call:
 
     async def send(self, content: str, *, last: bool) -> None:
         """One message. Raises Waited when the client accepts nothing."""
-        await self._wait.within(self._stall, self._context.write(message(content, last)))
+        with self._wait.bounded(self._stall):
+            await self._context.write(message(content, last))
 
     async def fail(self, error: GatewayError) -> None:
         """End the call with the status of `error`."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import random
 import time
+from array import array
 from collections.abc import AsyncGenerator
 
 DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 FRAME_SECONDS = 0.02
-SILENCE = bytes(960 - 16)
+_noise = random.Random(7)  # noqa: S311 - a sound, not a secret
+_samples = (int(6000 * math.sin(place / 12)) + _noise.randrange(-600, 600) for place in range(480 - 8))
+SOUND = array("h", _samples).tobytes().replace(b"~", b"}")
+"""Something speech-like, so that a server that compresses has real work."""
 
 
 async def frames() -> AsyncGenerator[bytes, None]:
@@ -16,7 +22,7 @@ async def frames() -> AsyncGenerator[bytes, None]:
     due, number = time.monotonic(), 0
     while True:
         await asyncio.sleep(due - time.monotonic())
-        yield mark(due, number) + SILENCE
+        yield mark(due, number) + SOUND
         due, number = due + FRAME_SECONDS, number + 1
 
 

@@ -181,8 +181,9 @@ def _slow_reader(port: int, asked: dict[str, str]) -> socket.socket:
     reader.connect(("127.0.0.1", asked.get("port", port)))
     reader.sendall(asked["opening"].encode("latin-1"))
     if asked["then"]:
-        while not reader.recv(65536).endswith(b"\r\n\r\n"):
-            pass
+        said = b""
+        while b"\r\n\r\n" not in said:
+            said += reader.recv(4096)
         reader.sendall(asked["then"].encode("latin-1"))
     reader.setblocking(False)
     return reader

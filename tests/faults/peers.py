@@ -104,5 +104,6 @@ def in_front_of(
         "models": [*rows, *filter(None, [model]), {"id": "default", "provider": "fake", "upstream": "flood-16000"}],
         "limits": {"streams": 3000, **limits},
     }
-    with running(folder, config, environment={KEY_ENV: "sk-canary-crowd", **(environment or {})}, grpc=True) as service:
+    variables = {KEY_ENV: "sk-canary-crowd", **(environment or {})}
+    with running(folder, config, environment=variables, grpc=True, target="tests.faults.counted:Polywire") as service:
         yield service

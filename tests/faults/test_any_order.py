@@ -174,8 +174,8 @@ def test_whatever_the_order_each_stream_has_one_outcome(tmp_path: Path) -> None:
         run_state_machine_as_test(
             AnyOrder,
             settings=settings(
-                max_examples=100 if WHOLE else 6,
-                stateful_step_count=40 if WHOLE else 25,
+                max_examples=100 if WHOLE else 4,
+                stateful_step_count=40 if WHOLE else 20,
                 derandomize=not WHOLE,
                 database=None,
                 deadline=None,

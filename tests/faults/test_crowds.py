@@ -10,6 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 import pytest
 
@@ -39,19 +40,30 @@ async def answering(service: Service, what: str) -> AsyncIterator[None]:
     assert told["longest"] < READY_SECONDS
 
 
-def base(service: Service) -> tuple[int, int, int, float]:
-    """Files, threads and memory of the worker, and its streams at work."""
+class Base(NamedTuple):
+    """What the worker holds."""
+
+    files: int
+    threads: int
+    memory: int
+    tasks: int
+    streams: int
+
+
+def base(service: Service) -> Base:
     worker = service.workers()[0]
-    streams = service.metric("polywire_streams_open")
-    return worker.num_fds(), worker.num_threads(), worker.memory_full_info().uss, streams
+    tasks, streams = int(service.get("/tasks")), int(service.metric("polywire_streams_open"))
+    return Base(worker.num_fds(), worker.num_threads(), worker.memory_full_info().uss, tasks, streams)
 
 
-async def settled(service: Service, before: tuple[int, int, int, float]) -> tuple[int, int, int, float]:
-    """What is left once files and streams are back at their base. Raises TimeoutError when they do not come back."""
+async def settled(service: Service, before: Base) -> Base:
+    """What is held once files, tasks and streams are back at their base. Raises TimeoutError when they do not go."""
     async with asyncio.timeout(10):
-        while (found := await asyncio.to_thread(base, service))[0] > before[0] + 2 or found[3] > before[3]:  # noqa: ASYNC110 - there is no event
+        while True:
+            now = await asyncio.to_thread(base, service)
+            if now.files <= before.files + 2 and now.tasks <= before.tasks + 2 and now.streams <= before.streams:
+                return now
             await asyncio.sleep(0.1)
-    return found
 
 
 async def give_up(service: Service, upstream: Upstream, many: int) -> float:
@@ -77,8 +89,8 @@ async def test_streams_that_are_given_up_leave_nothing_behind(crowded: Service, 
     if WHOLE:
         print(f"{STREAMS} streams given up: upstreams closed within {seconds:.2f} s; {before} -> {after}")  # noqa: T201
     assert seconds < CLOSED_SECONDS
-    assert after[1] <= before[1]
-    assert after[2] - before[2] < 8 * 1024 * 1024
+    assert after.threads <= before.threads
+    assert after.memory - before.memory < 8 * 1024 * 1024
 
 
 @pytest.mark.timeout(300)
@@ -111,4 +123,4 @@ async def test_those_who_say_too_much_hold_nobody_up(crowded: Service, kind: str
     assert all(status < 500 for status in statuses), told
     after = await settled(crowded, before)
     # Twice forty requests of 10 MB: what is kept of one is seen.
-    assert after[2] - before[2] < 128 * 1024 * 1024
+    assert after.memory - before.memory < 128 * 1024 * 1024

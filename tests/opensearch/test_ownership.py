@@ -99,6 +99,10 @@ async def test_without_an_admin_key_only_this_machine_creates(tmp_path: Path) ->
     async with in_process(tmp_path, client="198.51.100.7", api_keys="alice") as client:
         answer = await client.post(f"{ML}/connectors/_create", json=openai_connector(URL), headers=key("alice"))
         assert answer.status_code == 403
+    async with in_process(tmp_path, api_keys="alice") as client:
+        through = {**key("alice"), "x-forwarded-for": "127.0.0.1"}
+        answer = await client.post(f"{ML}/connectors/_create", json=openai_connector(URL), headers=through)
+        assert answer.status_code == 403
     async with in_process(tmp_path, client="198.51.100.7", auth="none") as client:
         assert (await client.post(f"{ML}/connectors/_create", json=openai_connector(URL))).status_code == 403
 

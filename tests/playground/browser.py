@@ -34,11 +34,11 @@ WAIT_SECONDS = 10
 
 
 @contextmanager
-def chromium(profile: Path) -> Iterator[Chrome]:
+def chromium(profile: Path, *flags: str) -> Iterator[Chrome]:
     """A browser with a fresh profile that ends with the block. Nothing is downloaded."""
     options = ChromeOptions()
     options.binary_location = CHROMIUM or ""
-    for flag in (*FLAGS, f"--user-data-dir={profile}", "--window-size=1280,860"):
+    for flag in (*FLAGS, *flags, f"--user-data-dir={profile}", "--window-size=1280,860"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = Chrome(options=options, service=ChromeService(executable_path=DRIVER))
@@ -97,6 +97,9 @@ class Page:
 
     def answer(self, number: int = -1) -> str:
         return str(self.run("return arguments[0].querySelector('.answer').textContent", self.turn(number)))
+
+    def said(self, number: int = -1) -> str:
+        return str(self.run("return arguments[0].querySelector('.said').textContent", self.turn(number)))
 
     def emulate(self, **features: str) -> None:
         """Set media features, for example `prefers_color_scheme="dark"`; none resets them."""

@@ -55,6 +55,7 @@ class ScriptedService:
             }
             return JSONResponse({"error": error}, status_code=401)
         kinds = [*((name, "chat") for name in CHAT_MODELS), ("voice", "speech"), ("deep-voice", "speech")]
+        kinds.append(("transcriber", "transcription"))
         rows = [{"id": name, "object": "model", "created": 0, "owned_by": "test", "kind": kind} for name, kind in kinds]
         return JSONResponse({"object": "list", "data": rows})
 

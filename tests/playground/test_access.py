@@ -58,7 +58,20 @@ def test_the_keyboard_alone_is_enough(page: Page) -> None:
             break
     assert [stop for stop in reached if not (stop["visible"] and stop["named"])] == []
     assert [stop["id"] for stop in reached] == [
-        *("send", "SUMMARY", "model", "voice", "log", "example", "example", "example", "mode", "speak", "prompt")
+        *(
+            "talk",
+            "send",
+            "SUMMARY",
+            "model",
+            "voice",
+            "log",
+            "example",
+            "example",
+            "example",
+            "mode",
+            "speak",
+            "prompt",
+        )
     ]
     page.find("#prompt").send_keys("hello", Keys.ENTER)
     page.until(lambda: page.state("audio") == "playing")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gateway.catalog import Target
@@ -12,7 +13,7 @@ from gateway.errors import NotFound
 from gateway.events import AudioDelta, Finished, FinishReason, StreamEvent, TextDelta
 from tests.realtime.sessions import Event, check
 from wires.openai.realtime.client_events import parse
-from wires.openai.realtime.configuration import SessionConfig
+from wires.openai.realtime.configuration import opened
 from wires.openai.realtime.outgoing import Command, HangUp, Listen, Respond, Stop, Transcribe
 from wires.openai.realtime.session import Opening, Session
 
@@ -45,10 +46,18 @@ class Models:
 class Stage:
     """`events` and `commands` are what the last step brought; `all_events` is all since the beginning."""
 
-    def __init__(self, lifetime: float = 3600.0, voices: tuple[str, ...] | None = None, **session: Any) -> None:
+    def __init__(
+        self,
+        lifetime: float = 3600.0,
+        voices: tuple[str, ...] | None = None,
+        standing: Callable[[], list[dict[str, Any]]] = list,
+        **session: Any,
+    ) -> None:
         self.now = 100.0
-        config = SessionConfig().updated({"type": "realtime", **session})
-        self.session = Session(Models(voices), Opening("echo", lambda: self.now, 1_800_000_000, lifetime, config))
+        config = opened({"type": "realtime", **session})
+        self.session = Session(
+            Models(voices), Opening("echo", lambda: self.now, 1_800_000_000, lifetime, config, standing)
+        )
         self.events: list[Event] = []
         self.all_events: list[Event] = []
         self.commands: list[Command] = []

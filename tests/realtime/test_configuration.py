@@ -61,7 +61,7 @@ def test_the_model_cannot_be_changed_and_what_agents_send_is_taken() -> None:
     ("session", "code", "param"),
     [
         ({"type": None}, "missing_required_parameter", "session.type"),
-        ({"type": "transcription"}, "unsupported", "type"),
+        ({"type": "transcription"}, "invalid_value", "session.type"),
         ({"modalities": ["text"]}, "unknown_parameter", "session.modalities"),
         ({"output_modalities": ["text", "audio"]}, "invalid_value", "session.output_modalities"),
         ({"max_output_tokens": 0}, "invalid_value", None),

@@ -38,7 +38,7 @@ async def refusal(connection: ClientConnection) -> tuple[dict[str, Any], int, st
     [
         ("?model=nobody", 4404, "model_not_found"),
         ("?model=voice", 4400, "invalid_request"),
-        ("?intent=transcription", 4400, "unsupported"),
+        ("?intent=translation", 4400, "invalid_request"),
         ("?call_id=c1", 4400, "unsupported"),
     ],
 )
@@ -104,7 +104,7 @@ async def test_a_client_secret_opens_sessions_and_nothing_else(secure: Service, 
     "body",
     [
         {"expires_after": {"anchor": "created_at", "seconds": 9}},
-        {"session": {"type": "transcription"}},
+        {"session": {"type": "translation"}},
         {"session": {"model": "nobody"}},
         {"session": {"output_modalities": ["smell"]}},
     ],

@@ -31,6 +31,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 HEADERS = {
     "cache-control": "no-cache",
     "content-security-policy": CONTENT_SECURITY_POLICY,
+    "permissions-policy": "microphone=(self), camera=(), geolocation=()",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -40,13 +41,19 @@ PAGE = "page.html"
 ASSETS = {
     "page.css": "text/css; charset=utf-8",
     "icon.svg": "image/svg+xml",
+    "access.js": "text/javascript; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
+    "capture.js": "text/javascript; charset=utf-8",
     "connection.js": "text/javascript; charset=utf-8",
     "conversation.js": "text/javascript; charset=utf-8",
+    "ear.js": "text/javascript; charset=utf-8",
+    "microphone.js": "text/javascript; charset=utf-8",
     "models.js": "text/javascript; charset=utf-8",
+    "pickers.js": "text/javascript; charset=utf-8",
     "player.js": "text/javascript; charset=utf-8",
     "plot.js": "text/javascript; charset=utf-8",
     "session.js": "text/javascript; charset=utf-8",
+    "talk.js": "text/javascript; charset=utf-8",
     "timings.js": "text/javascript; charset=utf-8",
 }
 

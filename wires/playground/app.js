@@ -1,14 +1,16 @@
 // Puts the page together: controls in, turns out. The `data-*` of <body> say what the page is doing.
 
+import { Access } from "./access.js";
 import { Connection } from "./connection.js";
 import { Log } from "./conversation.js";
 import { ServiceRefusal, listModels } from "./models.js";
+import { Pickers } from "./pickers.js";
 import { Player } from "./player.js";
 import { Plot } from "./plot.js";
 import { Session } from "./session.js";
+import { Talk } from "./talk.js";
 import { showTimings } from "./timings.js";
 
-const KEY_NAME = "polywire.key";
 const CALM_TICK_MS = 250;
 const STATE_WORDS = { connecting: "Connecting…", open: "Connected", waiting: "Retrying…", idle: "Asleep", closed: "Offline" };
 
@@ -16,6 +18,7 @@ const $ = (id) => document.getElementById(id);
 const state = document.body.dataset;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
+const access = new Access();
 const player = new Player();
 const plot = new Plot($("plot"));
 const log = new Log($("log"));
@@ -23,12 +26,23 @@ const connection = new Connection({
   state: showConnection,
   message: (message) => session.receive(message),
   audio: (data) => session.receiveAudio(data),
-  lost: (sentence) => session.lost(sentence),
+  lost: (sentence) => {
+    talk.forget();
+    session.lost(sentence);
+  },
   refused: explainRefusal,
 });
 const session = new Session(connection, player, { turn: beginTurn, over: endTurn, progress: () => log.follow(), problem: notify });
+const pickers = new Pickers();
+const talk = new Talk({
+  state: showTalk,
+  problem: notify,
+  sounding: () => player.buffered > 0,
+  began: (rate) => session.listen(rate),
+  audio: (pcm) => connection.sendAudio(pcm),
+  ended: () => session.commit(pickers.chosen),
+});
 
-let modelsLoaded = false;
 let ticking = false;
 
 // Connection and models
@@ -39,27 +53,23 @@ function showConnection({ state: name, sentence }) {
   if (name === "open") {
     notify("");
     session.connected();
-    loadModels();
+    pickers.load(access.key).catch((refusal) => notify(refusal.message));
   } else if (name === "waiting") {
     notify(`${sentence} Trying again…`);
   } else if (name === "closed") {
     notify(sentence);
     session.refused(sentence);
-    if (!modelsLoaded) {
-      fill($("model"), [], "", "Not known yet");
-      fill($("voice"), [], "", "Not known yet");
-    }
+    pickers.giveUp();
   }
 }
 
 async function explainRefusal() {
   try {
-    await listModels(readKey());
+    await listModels(access.key);
   } catch (refusal) {
     if (refusal instanceof ServiceRefusal) {
       if (refusal.needsKey) {
-        $("access").open = true;
-        $("key").focus();
+        access.open();
       }
       return { sentence: refusal.message, final: refusal.needsKey };
     }
@@ -70,56 +80,11 @@ async function explainRefusal() {
   return { sentence, final: false };
 }
 
-async function loadModels() {
-  if (modelsLoaded) {
-    return;
-  }
-  modelsLoaded = true;
-  try {
-    const { chat, speech } = await listModels(readKey());
-    fill($("model"), chat, "default", "No chat model is configured");
-    fill($("voice"), speech, "voice", "No voice is configured");
-    $("speak").disabled = speech.length === 0;
-    $("speak").checked = speech.length > 0;
-  } catch (refusal) {
-    modelsLoaded = false;
-    notify(refusal.message);
-  }
-}
-
-function fill(select, ids, preferred, none) {
-  const options = ids.length ? ids : [none];
-  select.replaceChildren(...options.map((id) => new Option(id)));
-  select.value = ids.includes(preferred) ? preferred : options[0];
-  select.disabled = ids.length === 0;
-}
-
-function readKey() {
-  try {
-    return sessionStorage.getItem(KEY_NAME) ?? "";
-  } catch {
-    return $("key").value; // storage is forbidden: the field itself remembers
-  }
-}
-
 function useKey() {
-  const key = $("key").value.trim();
-  try {
-    sessionStorage.setItem(KEY_NAME, key);
-  } catch {
-    // The field itself remembers.
-  }
-  modelsLoaded = false;
-  closeAccess();
+  const key = access.keep();
+  pickers.forget();
   $("prompt").focus();
   connection.open(key);
-}
-
-function closeAccess() {
-  if ($("access").contains(document.activeElement)) {
-    $("access").querySelector("summary").focus();
-  }
-  $("access").open = false;
 }
 
 // Turns
@@ -133,8 +98,7 @@ function submit() {
   player.unlock();
   notify("");
   $("prompt").value = "";
-  const value = (select) => (select.disabled ? undefined : select.value);
-  session.begin({ kind: mode(), text, model: value($("model")), voice: value($("voice")), speak: $("speak").checked });
+  session.begin({ kind: mode(), text, ...pickers.chosen });
 }
 
 function beginTurn(turn) {
@@ -224,9 +188,36 @@ function showAudio(buffered) {
 function showActivity(running, buffered) {
   const sounding = buffered > 0;
   $("stop").disabled = !(running || sounding);
-  $("activity").hidden = !(running || sounding);
-  $("activity-text").textContent = sounding ? `Speaking · ${buffered.toFixed(1)} s` : "Writing…";
-  document.querySelector(".bars").style.setProperty("--level", calm.matches ? "0.5" : state.audioLevel);
+  $("activity").hidden = !(running || sounding || talk.isOn);
+  $("activity-text").textContent = activityOf(running, buffered);
+  const level = state.talk === "hearing" ? state.talkLevel : state.audioLevel;
+  document.querySelector(".bars").style.setProperty("--level", calm.matches ? "0.5" : level);
+}
+
+function activityOf(running, buffered) {
+  if (state.talk === "hearing") {
+    return "Hearing you…";
+  }
+  if (buffered > 0) {
+    return `Speaking · ${buffered.toFixed(1)} s`;
+  }
+  if (running) {
+    return session.current?.text ? "Writing…" : "Thinking…";
+  }
+  return state.talk === "asking" ? "Asking for the microphone…" : "Listening";
+}
+
+function showTalk(name, loudness) {
+  // Speech is a tenth of full scale.
+  state.talkLevel = Math.min(1, loudness * 8).toFixed(2);
+  $("talk").style.setProperty("--level", calm.matches ? "0.5" : state.talkLevel);
+  if (state.talk !== name) {
+    announce({ listening: "Listening.", off: "The microphone is off." }[name] ?? "");
+    state.talk = name;
+    $("talk").setAttribute("aria-pressed", String(talk.isOn));
+    $("talk").title = talk.isOn ? "Stop listening" : "Talk";
+  }
+  tick();
 }
 
 function notify(sentence) {
@@ -252,6 +243,11 @@ $("prompt").addEventListener("keydown", (event) => {
   }
 });
 $("stop").addEventListener("click", stop);
+$("talk").addEventListener("click", () => {
+  player.unlock();
+  notify("");
+  talk.toggle();
+});
 $("new").addEventListener("click", startOver);
 for (const radio of document.querySelectorAll("input[name=mode]")) {
   radio.addEventListener("change", showMode);
@@ -269,7 +265,7 @@ $("access-form").addEventListener("submit", (event) => {
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") {
-    closeAccess();
+    access.close();
     stop();
   }
 });
@@ -284,5 +280,5 @@ for (const gesture of ["keydown", "pointerdown"]) {
 
 // A reload may bring back the last choice of the radio buttons without an event.
 showMode();
-$("key").value = readKey();
-connection.open(readKey());
+access.show();
+connection.open(access.key);

@@ -77,6 +77,13 @@ export class Connection {
     return true;
   }
 
+  /** Send one frame of the microphone; without an open socket it is lost. */
+  sendAudio(pcm) {
+    if (this.isOpen) {
+      this.#socket.send(pcm);
+    }
+  }
+
   #state = "connecting";
 
   #tell(state, sentence) {

@@ -10,6 +10,7 @@ const ENDINGS = {
 /** One exchange: what was said, and what comes back. States: waiting, streaming, finished, cancelled, failed. */
 export class Turn {
   #from;
+  #said = document.createTextNode("");
   #answer = document.createTextNode("");
   #reasoning = null;
   #tools = new Map();
@@ -28,8 +29,10 @@ export class Turn {
     this.#body = element("p", "answer");
     this.#body.dir = "auto";
     this.#body.append(this.#answer);
-    const said = element("p", "said", prompt);
+    const said = element("p", "said");
     said.dir = "auto";
+    said.append(this.#said);
+    this.#said.data = prompt || "…";
     this.element.append(said, this.#from, this.#body);
     this.#is("waiting");
   }
@@ -40,6 +43,12 @@ export class Turn {
 
   get isOver() {
     return ["finished", "cancelled", "failed"].includes(this.element.dataset.state);
+  }
+
+  /** What the service understood of a spoken prompt. */
+  hear(text) {
+    this.prompt = text;
+    this.#said.data = text || "…";
   }
 
   start(model) {

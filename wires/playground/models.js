@@ -11,7 +11,7 @@ export class ServiceRefusal extends Error {
   }
 }
 
-/** The service's models as {chat: [id], speech: [id]}. Throws ServiceRefusal with a sentence to show. */
+/** The service's models as {chat: [id], speech: [id], transcription: [id]}. Throws ServiceRefusal with a sentence to show. */
 export async function listModels(key) {
   const response = await get("v1/models", key);
   const body = await response.json().catch(() => null);
@@ -20,7 +20,7 @@ export async function listModels(key) {
   }
   const rows = Array.isArray(body?.data) ? body.data : [];
   const idsOf = (kind) => rows.filter((row) => (row.kind ?? "chat") === kind).map((row) => String(row.id));
-  return { chat: idsOf("chat"), speech: idsOf("speech") };
+  return { chat: idsOf("chat"), speech: idsOf("speech"), transcription: idsOf("transcription") };
 }
 
 async function get(path, key) {

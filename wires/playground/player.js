@@ -75,6 +75,11 @@ export class Player {
     return this.#context ? Math.max(0, this.#endFrame / this.#format.rate - this.#context.currentTime) : 0;
   }
 
+  /** Seconds that were heard since the last `begin` or `stop`. */
+  get heard() {
+    return Math.max(0, this.scheduled - this.buffered);
+  }
+
   /** Seconds scheduled since the last `begin` or `stop`. */
   get scheduled() {
     return this.#scheduledFrames / this.#format.rate;

@@ -27,30 +27,41 @@ export class Session {
 
   /** Begin a turn of kind chat or speak; whatever runs or sounds is cut off. */
   begin({ kind, text, model, voice, speak }) {
-    this.#cutOff();
-    this.#count += 1;
-    const turn = new Turn({ id: `turn-${this.#count}`, kind, prompt: text, from: kind === "chat" ? model : voice });
-    turn.watch = new Stopwatch();
-    turn.nextSeq = 0;
-    turn.fields = kind === "chat" ? { model, speak } : {};
-    if (kind === "speak" || speak) {
-      Object.assign(turn.fields, { voice, format: "pcm" });
+    const before = this.current;
+    const cut = this.#cutOff();
+    if (cut.heard_ms !== undefined) {
+      this.#connection.send({ type: "cancel", id: before.id, ...cut });
     }
-    this.current = turn;
-    this.#on.turn(turn);
+    const turn = this.#make({ kind, prompt: text, model, voice, speak });
     if (!this.#send(turn)) {
       this.#unsent = turn;
       this.#connection.wake();
     }
   }
 
-  /** Silence and no further word, before the service even knows. */
+  /** The user begins to speak, which silences whatever runs or sounds; frames of `rate` samples per second follow. */
+  listen(rate) {
+    this.stop();
+    this.#connection.send({ type: "configure", input_rate: rate });
+  }
+
+  /** The user has spoken: begin a turn with the frames that were sent. */
+  commit({ model, voice, speak }) {
+    const turn = this.#make({ kind: "chat", prompt: "", model, voice, speak });
+    turn.isSpoken = true;
+    if (!this.#send(turn)) {
+      this.#fail(turn, "The connection was lost while you were speaking. Say it again.");
+      this.#connection.wake();
+    }
+  }
+
+  /** Silence and no further word, before the service even knows; it is told how much of the speech was heard. */
   stop() {
     const turn = this.current;
     const running = turn && this.#open.has(turn.id) && !turn.isOver;
-    this.#cutOff();
-    if (running) {
-      this.#connection.send({ type: "cancel", id: turn.id });
+    const cut = this.#cutOff();
+    if (turn && (running || cut.heard_ms !== undefined)) {
+      this.#connection.send({ type: "cancel", id: turn.id, ...cut });
     }
   }
 
@@ -110,15 +121,30 @@ export class Session {
     this.#on.progress();
   }
 
+  #make({ kind, prompt, model, voice, speak }) {
+    this.#count += 1;
+    const turn = new Turn({ id: `turn-${this.#count}`, kind, prompt, from: kind === "chat" ? model : voice });
+    turn.watch = new Stopwatch();
+    turn.nextSeq = 0;
+    turn.fields = kind === "chat" ? { model, speak } : {};
+    if (kind === "speak" || speak) {
+      Object.assign(turn.fields, { voice, format: "pcm" });
+    }
+    this.current = turn;
+    this.#on.turn(turn);
+    return turn;
+  }
+
   #send(turn) {
-    const content = { text: turn.prompt };
-    if (turn.kind === "chat" && !this.#serviceHasHistory) {
+    const content = turn.isSpoken ? {} : { text: turn.prompt };
+    if (turn.kind === "chat" && !turn.isSpoken && !this.#serviceHasHistory) {
       // A new socket knows nothing of what was said on the old one.
       delete content.text;
       content.messages = [...this.#history, { role: "user", content: turn.prompt }];
     }
     const interrupt = this.#open.size > 0 ? { interrupt: true } : {};
-    const sent = this.#connection.send({ type: turn.kind, id: turn.id, ...content, ...turn.fields, ...interrupt });
+    const type = turn.isSpoken ? "audio.commit" : turn.kind;
+    const sent = this.#connection.send({ type, id: turn.id, ...content, ...turn.fields, ...interrupt });
     if (sent) {
       this.#open.set(turn.id, turn);
     }
@@ -127,7 +153,9 @@ export class Session {
 
   #receiveDelta(turn, message) {
     this.#check(turn, message);
-    if (message.type === "started") {
+    if (message.type === "transcript") {
+      turn.hear(message.text);
+    } else if (message.type === "started") {
       turn.start(message.model);
     } else if (message.type === "text") {
       turn.watch.text();
@@ -189,7 +217,10 @@ export class Session {
     this.#on.over(turn);
   }
 
+  /** End what runs or sounds on this side. Gives `heard_ms` when it was speech that is cut short. */
   #cutOff() {
+    const sounds = this.#player.buffered > 0;
+    const heard = Math.round(this.#player.heard * 1000);
     this.#player.stop();
     this.#unsent = null;
     const turn = this.current;
@@ -199,6 +230,7 @@ export class Session {
       this.#remember(turn);
       this.#on.over(turn);
     }
+    return sounds ? { heard_ms: heard } : {};
   }
 
   #remember(turn) {

@@ -19,6 +19,7 @@ from gateway.patience import Waited, WaitLimit
 from gateway.stopping import Stage, shutting_down
 from gateway.telemetry import current_request
 from wires.outbox import Outbox, PeerGone
+from wires.quick_socket import put_of
 from wires.websocket.conversation import Configuration, Conversation
 from wires.websocket.frames import error_frame
 from wires.websocket.messages import (
@@ -59,7 +60,7 @@ class Connection:
         self._gateway, self._wire = gateway, wire
         self._json_in_binary = json_in_binary
         self._limits = gateway.settings.limits
-        self._outbox = Outbox(socket.send, self._limits.send_stall_seconds)
+        self._outbox = Outbox(socket.send, self._limits.send_stall_seconds, put_of(socket.scope))
         self._conversation = Conversation()
         self._bare = Configuration()
         self._recording = Recording()
@@ -238,11 +239,10 @@ class Connection:
         return self._job
 
     async def _cancel(self, said: Cancel) -> None:
-        turn = self._turn
-        if turn is not None and said.id in (None, turn.id) and said.heard_ms is not None:
-            if isinstance(self._job, ChatTurn | VoiceTurn):
-                self._job.cut_off(turn, said.heard_ms / 1000)
-        if turn is None or not self._running() or said.id not in (None, turn.id):
+        turn = self._turn if self._turn is not None and said.id in (None, self._turn.id) else None
+        if turn is not None and said.heard_ms is not None and isinstance(self._job, ChatTurn | VoiceTurn):
+            self._job.cut_off(turn, said.heard_ms / 1000)
+        if turn is None or not self._running():
             warning = {"type": "warning", "code": "nothing_to_cancel", "message": "No such turn is running."}
             await self._outbox.json(warning if said.id is None else warning | {"id": said.id})
             return

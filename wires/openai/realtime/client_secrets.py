@@ -11,9 +11,9 @@ from pydantic import Field
 from wires.base import gateway_of
 from wires.client_keys import ClientKey, ClientKeys
 from wires.openai.errors import REFUSED
-from wires.openai.realtime.configuration import Section, SessionConfig
+from wires.openai.realtime.configuration import Section, opened
 from wires.openai.realtime.outgoing import new_id
-from wires.openai.realtime.requests import default_voice
+from wires.openai.realtime.requests import session_body, target_of
 
 router = APIRouter(tags=["OpenAI"])
 
@@ -36,13 +36,12 @@ async def create(request: Request, body: SecretBody | None = None) -> dict[str, 
     gateway = gateway_of(request)
     asked = body or SecretBody()
     session = {"type": "realtime", **(asked.session or {})}
-    config = SessionConfig().updated(session)
-    model = (await gateway.resolve(session.get("model"))).model.id
+    config = opened(session)
+    model = (await target_of(gateway, config, session.get("model"))).model.id
     expires_at = int(time.time()) + (asked.expires_after or ExpiresAfter()).seconds
     value = ClientKeys(gateway.settings).issue(ClientKey(expires_at, {**session, "model": model}))
-    head = {"type": "realtime", "object": "realtime.session", "id": new_id("sess"), "model": model}
     return {
         "value": value,
         "expires_at": expires_at,
-        "session": {**head, "expires_at": expires_at, **config.body(default_voice(gateway))},
+        "session": session_body(config, new_id("sess"), model, expires_at, gateway),
     }

@@ -119,8 +119,12 @@ MostTokens = Annotated[int, Field(ge=1, le=4096)] | Literal["inf"]
 
 
 class SessionConfig(Section):
-    """What a client may set. `voice` empty means the default voice."""
+    """What a client may set. `voice` empty means the default voice.
 
+    A session of type `transcription` only listens: of the fields, its object has those of the input.
+    """
+
+    type: Literal["realtime", "transcription"] = "realtime"
     output_modalities: Modalities = ["audio"]
     instructions: str = ""
     tools: list[FunctionTool] = []
@@ -145,10 +149,14 @@ class SessionConfig(Section):
         kind = update.get("type")
         if kind is None:
             raise InvalidRequest(
-                "session.type is required: 'realtime'.", code="missing_required_parameter", param="session.type"
+                f"session.type is required: {self.type!r}.", code="missing_required_parameter", param="session.type"
             )
-        if kind != "realtime":
-            raise Unsupported(f"Sessions of type {str(kind)[:40]!r} are not supported; use 'realtime'.", param="type")
+        if kind != self.type:
+            raise InvalidRequest(
+                f"This session is of type {self.type!r}, which cannot be changed; {OPENED_BY[self.type]}.",
+                code="invalid_value",
+                param="session.type",
+            )
         if update.get("prompt") is not None:
             raise Unsupported("Stored prompts are not supported; send instructions.", param="session.prompt")
         for old, new in BETA_FIELDS.items():
@@ -168,11 +176,25 @@ class SessionConfig(Section):
         for name in ("transcription", "noise_reduction"):
             section = getattr(self.audio.input, name)
             source[name] = section and section.model_dump(exclude_none=True)
+        if self.type == "transcription":
+            return {"type": self.type, "audio": {"input": source}, "include": self.include}
         body["audio"]["output"]["voice"] = body["audio"]["output"]["voice"] or voice
         for optional in ("reasoning", "parallel_tool_calls"):
             if body[optional] is None:
                 del body[optional]
         return body
+
+
+TRANSCRIBING = SessionConfig(type="transcription", audio=Audio(input=AudioInput(transcription=InputTranscription())))
+OPENED_BY = {
+    "realtime": "to transcribe only, connect with ?intent=transcription",
+    "transcription": "for answers, connect with ?model=",
+}
+
+
+def opened(given: Mapping[str, Any]) -> SessionConfig:
+    """How a session begins that was described by `given`. Raises InvalidRequest or Unsupported."""
+    return (TRANSCRIBING if given.get("type") == "transcription" else SessionConfig()).updated(given)
 
 
 def merged(current: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,13 +58,15 @@ class HangUp:
     reason: str
 
 
+RATE_LIMITED = "rate_limit_exceeded"
 Command = Respond | Stop | Transcribe | Listen | HangUp
 
 
 class Outgoing:
-    """Collects events and commands until the pump takes them."""
+    """Collects events and commands until the pump takes them. `standing` says how the caller's limits stand."""
 
-    def __init__(self) -> None:
+    def __init__(self, standing: Callable[[], list[dict[str, Any]]] = list) -> None:
+        self._standing = standing
         self._waiting: list[ServerEvent | Command] = []
 
     def say(self, kind: str, **fields: Any) -> None:
@@ -78,6 +81,11 @@ class Outgoing:
         """Say an error, which leaves the session open. `event_id` is that of the client event that caused it."""
         self.say("error", error=error_body(error) | {"param": error.param, "event_id": event_id})
 
+    def rate_limits(self) -> None:
+        """Say how the caller's limits stand, where there are any."""
+        if limits := self._standing():
+            self.say("rate_limits.updated", rate_limits=limits)
+
     def take(self) -> list[ServerEvent | Command]:
         """All that was collected, in order."""
         waiting, self._waiting = self._waiting, []
@@ -85,9 +93,10 @@ class Outgoing:
 
 
 def error_body(error: GatewayError) -> dict[str, Any]:
-    """The part of an error that events and failed responses share."""
+    """The part of an error that events and failed responses share. OpenAI has one code for whatever is a 429."""
     kind = "server_error" if error.status >= 500 else "invalid_request_error"
-    return {"type": kind, "code": error.code, "message": error.message}
+    code = RATE_LIMITED if error.status == 429 else error.code
+    return {"type": kind, "code": code, "message": error.message}
 
 
 def new_id(kind: str) -> str:

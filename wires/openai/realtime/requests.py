@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from gateway.catalog import Target
+from gateway.catalog import Gateway, Target
 from gateway.config import Kind
 from gateway.errors import GatewayError
 from gateway.request import ChatRequest, Sampling, SpeechRequest, TranscriptionRequest
@@ -29,6 +29,23 @@ class Catalog(Protocol):
     def find(self, model_id: str | None, kind: Kind = "chat") -> Target: ...
 
     def find_voice(self, voice: str | None, model_id: str | None = None) -> Target: ...
+
+
+async def target_of(gateway: Gateway, config: SessionConfig, model: str | None) -> Target:
+    """The model that a session is about. Raises NotFound when there is none."""
+    if config.type == "transcription":
+        asked = config.audio.input.transcription
+        return find_transcriber(gateway, asked.model if asked else None)
+    return await gateway.resolve(model)
+
+
+def session_body(config: SessionConfig, id: str, model: str, expires_at: int, catalog: Catalog) -> dict[str, Any]:
+    """The session object."""
+    if config.type == "transcription":
+        head = {"object": "realtime.transcription_session", "id": id, "expires_at": expires_at}
+    else:
+        head = {"object": "realtime.session", "id": id, "model": model, "expires_at": expires_at}
+    return {**head, **config.body(default_voice(catalog))}
 
 
 def default_voice(catalog: Catalog) -> str:
@@ -84,17 +101,25 @@ def speech_request(response: ResponseConfig, speed: float) -> SpeechRequest | No
 def transcription_request(
     recording: Recording, asked: InputTranscription | None, catalog: Catalog
 ) -> TranscriptionRequest:
-    """Names of other services' models (`whisper-1`, say), which clients send by default, mean the default one."""
+    """How `recording` is written down."""
     model = asked.model if asked else None
-    if model:
-        try:
-            catalog.find(model, "transcription")
-        except GatewayError:
-            model = None
     return TranscriptionRequest(
-        model or "",
+        model if model and _is_transcriber(catalog, model) else "",
         recording.pcm,
         recording.rate,
         language=asked.language if asked else None,
         prompt=asked.prompt if asked else None,
     )
+
+
+def find_transcriber(catalog: Catalog, model: str | None) -> Target:
+    """Names of other services' models (`whisper-1`, say), which clients send by default, mean the default one."""
+    return catalog.find(model if model and _is_transcriber(catalog, model) else None, "transcription")
+
+
+def _is_transcriber(catalog: Catalog, model: str) -> bool:
+    try:
+        catalog.find(model, "transcription")
+    except GatewayError:
+        return False
+    return True

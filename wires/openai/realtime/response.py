@@ -108,6 +108,7 @@ class Response:
             item.status = "completed" if whole else "incomplete"
             self._close(index, item)
         self.out.say("response.done", response=self.body())
+        self.out.rate_limits()
 
     def cut(self, now: float) -> None:
         """The client stops playing now: what it has not played of the answer was not heard."""

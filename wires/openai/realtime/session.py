@@ -17,7 +17,7 @@ from wires.openai.realtime.conversation import Conversation
 from wires.openai.realtime.input_audio import InputAudio
 from wires.openai.realtime.items import Item, Part, Recording, parse_item
 from wires.openai.realtime.outgoing import HangUp, Outgoing, new_id
-from wires.openai.realtime.requests import Catalog, default_voice
+from wires.openai.realtime.requests import Catalog, session_body
 from wires.openai.realtime.responses import Responses
 from wires.openai.realtime.transcripts import Transcripts
 from wires.openai.realtime.turn_detection import SpeechStarted
@@ -28,20 +28,24 @@ TRUNCATE_TOLERANCE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What is known when a session begins. `clock` counts seconds; `expires_at` is `lifetime` of them later."""
+    """What is known when a session begins. `clock` counts seconds; `expires_at` is `lifetime` of them later.
+
+    `standing` gives the limits of `rate_limits.updated`, none when the caller has none.
+    """
 
     model: str
     clock: Callable[[], float]
     expires_at: int
     lifetime: float
     config: SessionConfig = SessionConfig()  # noqa: RUF009 - frozen
+    standing: Callable[[], list[dict[str, Any]]] = list
 
 
 class Session:
     """One connection's session: `begin`, then whatever happens."""
 
     def __init__(self, catalog: Catalog, opening: Opening) -> None:
-        self.out = Outgoing()
+        self.out = Outgoing(opening.standing)
         self._catalog, self._opening, self._clock = catalog, opening, opening.clock
         self._config = opening.config
         self._id = new_id("sess")
@@ -233,6 +237,8 @@ class Session:
 
     def _answer(self, turn: Item | None) -> None:
         """Answer what was said; when an answer is running that is not to be interrupted, after it."""
+        if self._config.type == "transcription":
+            return
         if turn is not None and self._responses.active is not None:
             self._unanswered = turn
             return
@@ -242,6 +248,8 @@ class Session:
             self.out.error(error)
 
     def _create(self, params: client.ResponseParams, turn: Item | None = None) -> None:
+        if self._config.type == "transcription":
+            raise Unsupported("A transcription session makes no responses; connect with ?model= for them.")
         self._responses.create(params, self._config, turn)
         if params.conversation == "auto":
             self._unanswered, self._idle_at = None, None
@@ -271,5 +279,4 @@ class Session:
         self._answer(None)
 
     def _body(self) -> dict[str, Any]:
-        head = {"type": "realtime", "object": "realtime.session", "id": self._id, "model": self._opening.model}
-        return {**head, "expires_at": self._opening.expires_at, **self._config.body(default_voice(self._catalog))}
+        return session_body(self._config, self._id, self._opening.model, self._opening.expires_at, self._catalog)
