@@ -19,7 +19,7 @@ POLICY = 1008
 
 
 class BoundedSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, on which wires/quick_socket.py is built; what the application does not take yet stays unparsed, and pings have a rate."""
+    """uvicorn's WebSocket; what the application does not take yet stays unparsed, and pings have a rate."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
