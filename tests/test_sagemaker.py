@@ -131,7 +131,9 @@ def test_boto3_raises_what_went_wrong(runtime: Any) -> None:
     with pytest.raises(ClientError) as limited:
         runtime.invoke_endpoint(EndpointName="fails-first", Body=body)
     assert limited.value.response["Error"]["Code"] == "ThrottlingException"
-    with closing(runtime.invoke_endpoint_with_response_stream(EndpointName="fails-midway", Body=body)["Body"]) as answer:
+    with closing(
+        runtime.invoke_endpoint_with_response_stream(EndpointName="fails-midway", Body=body)["Body"]
+    ) as answer:
         parts = iter(answer)
         assert b"Hello" in next(parts)["PayloadPart"]["Bytes"]
         with pytest.raises(EventStreamError, match="It broke"):
