@@ -10,6 +10,7 @@ GRACE ?= 12
 VENV := .venv
 TOOLS := .venv-tools
 PIP_AUDIT := 2.10.1
+KOSOKU := 0.1.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 TAG ?= polywire:latest
@@ -18,7 +19,7 @@ JOBS ?= 2
 
 export BENTOML_DO_NOT_TRACK := 1
 
-.PHONY: help serve test check faults lock licences sbom audit bench soak bento backend image clean
+.PHONY: help serve test matrix check faults autobahn lock licences sbom audit bench soak bento backend image clean
 help:
 	@echo "make serve | test | check | bench | soak | bento | image    (see README.md)"
 
@@ -38,25 +39,35 @@ $(VENV)/.dev: $(VENV)/.serve requirements-dev.txt
 	@touch $@
 
 serve: $(VENV)/.serve
-	@$(PYTHON) -c 'import socket, sys; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind((sys.argv[1], int(sys.argv[2])))' $(HOST) $(PORT) 2>/dev/null || \
-		{ echo "Port $(PORT) is taken; say 'make serve PORT=...' for another."; exit 1; }
 	POLYWIRE_CONFIG=$(CONFIG) POLYWIRE_GRPC_PORT=$(GRPC_PORT) POLYWIRE_GRPC_HOST=$(HOST) POLYWIRE__WORKERS=$(WORKERS) \
 		$(BIN)/bentoml serve service:Polywire --host $(HOST) --port $(PORT) --timeout-graceful-shutdown $(GRACE)
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n $(JOBS) --dist loadfile $(TESTS)
 
+# Every wire with its official client x every provider; writes the table into README.md, where `make test` looks for it.
+matrix: $(VENV)/.dev
+	POLYWIRE_MATRIX=1 $(BIN)/pytest --durations=1 tests/matrix
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/vulture
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tests/house_rules.py
 
-# The long forms of tests/faults: the whole table, a thousand streams given up, thousands of idle sockets.
+# The long forms of tests/faults: the whole tables (docs/faults.md), minutes of fuzzing, a thousand streams given up, ten
+# thousand idle sockets, slow readers.
 faults: $(VENV)/.dev
 	POLYWIRE_FAULTS=1 $(BIN)/pytest -s tests/faults
-	@command -v wstest >/dev/null 2>&1 || echo "Autobahn's test suite (wstest) is not installed: that stage is left out."
+
+# Autobahn's WebSocket cases, played by kosoku: Autobahn's own player needs Python 2.
+autobahn: $(VENV)/.dev
+	@if $(TOOLS)/bin/kosoku --help >/dev/null 2>&1 || \
+		{ $(PYTHON) -m venv $(TOOLS) && $(TOOLS)/bin/pip --disable-pip-version-check install --quiet kosoku==$(KOSOKU); }; \
+	then $(BIN)/python -m tests.autobahn $(TOOLS)/bin/kosoku; \
+	else echo "LEFT OUT: kosoku, which plays Autobahn's cases, cannot be installed here."; fi
 
 # requirements.txt with everything that it needs, by hash; for each Python from 3.11 on.
 lock: $(VENV)/.dev
@@ -74,8 +85,7 @@ sbom: $(VENV)/.serve $(TOOLS)/.done
 	$(TOOLS)/bin/cyclonedx-py environment $(BIN)/python --output-reproducible --of JSON -o sbom.json
 
 audit: $(TOOLS)/.done
-	$(TOOLS)/bin/pip-audit --require-hashes --disable-pip -r requirements.lock || \
-		echo "pip-audit found something, or has no network to look it up."
+	@$(TOOLS)/bin/python deploy/audit.py $(TOOLS)/bin/pip-audit
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
@@ -88,8 +98,10 @@ bento: $(VENV)/.serve
 	$(BIN)/bentoml build
 
 # BACKEND=podman takes that one; IMAGE_OPTIONS are passed on, such as --opt build-arg=NAME=VALUE or --opt no-cache.
+# BentoML takes its Dockerfile's template from a temporary copy of the bento, and only below the working directory.
 image: backend bento
-	$(BIN)/bentoml containerize polywire:latest --backend $$(deploy/container-backend.sh $(BACKEND)) -t $(TAG) $(IMAGE_OPTIONS)
+	cd / && $(abspath $(BIN))/bentoml containerize polywire:latest \
+		--backend $$($(CURDIR)/deploy/container-backend.sh $(BACKEND)) -t $(TAG) $(IMAGE_OPTIONS)
 
 backend:
 	@deploy/container-backend.sh $(BACKEND) >/dev/null

@@ -7,12 +7,14 @@ from contextlib import aclosing
 from typing import Annotated, Any
 
 import bentoml
+import click
 from pydantic import Field
 from starlette.middleware.cors import CORSMiddleware
 
 from adapters import build
 from gateway.catalog import Gateway
 from gateway.config import Settings
+from gateway.config_errors import ConfigError
 from gateway.request import Sampling
 from gateway.stopping import Stage
 from gateway.telemetry import configure_logging
@@ -20,17 +22,24 @@ from stores import open_store
 from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
 from wires.connections import bound_connections
-from wires.frameworks import tune
+from wires.direct import DirectMiddleware
+from wires.frameworks import keep_what_is_loaded, tune
 from wires.generate import ChatMessage
-from wires.grpc_port import check_grpc_port
 from wires.interrupts import pass_on_second_interrupt
 from wires.limits import LimitMiddleware
 from wires.middleware import DisconnectMiddleware, RequestMiddleware
+from wires.ports import check_grpc_port, check_port
+from wires.quick_socket import quicken_sockets
+from wires.signatures import SignatureMiddleware
 
 configure_logging()
-settings = Settings.load()
-bound_connections(settings.limits)
-store = open_store(settings.store)
+try:
+    settings = Settings.load()
+    store = open_store(settings.store)
+except ConfigError as error:
+    raise SystemExit(str(error)) from None
+bound_connections(settings.limits, wire_of)
+quicken_sockets()
 gateway = Gateway(settings, build, store)
 app = create_app(gateway, store)
 
@@ -50,8 +59,11 @@ class Polywire:
 
     @bentoml.on_deployment  # type: ignore[untyped-decorator]  # BentoML ships no type for it
     def check_ports() -> None:
-        """End with a sentence when the gRPC port is taken."""
+        """End with a sentence when a port cannot be had."""
+        serve = click.get_current_context(silent=True)  # nobody else knows the host and port that were asked for
         try:
+            if serve is not None and "port" in serve.params:
+                check_port(serve.params["host"], serve.params["port"])
             check_grpc_port(settings)
         except OSError as error:
             raise SystemExit(str(error)) from None
@@ -60,6 +72,11 @@ class Polywire:
     def listen_for_interrupts() -> None:
         """Have a second Ctrl-C end the workers at once."""
         pass_on_second_interrupt()
+
+    @bentoml.on_startup  # type: ignore[untyped-decorator]  # BentoML ships no type for it
+    def keep_what_is_loaded(self) -> None:
+        """Once more than at import: by now the application and its routes are there."""
+        keep_what_is_loaded()
 
     def __is_ready__(self) -> bool:
         """Drives `/readyz`: not ready from the moment that this worker is told to stop."""
@@ -104,4 +121,6 @@ if settings.origins:
 service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
 service.add_asgi_middleware(LimitMiddleware, wire_of=wire_of, allowance=gateway.allowance, limits=settings.limits)
 service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, limits=settings.limits, stopping=gateway.stopping)
+service.add_asgi_middleware(SignatureMiddleware, wire_of=wire_of, settings=settings)
+service.add_asgi_middleware(DirectMiddleware, application=app, wire_of=wire_of)
 tune()

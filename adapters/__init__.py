@@ -5,12 +5,17 @@ An adapter is imported when its first row is used, so a missing SDK breaks only 
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import cast
 
 from gateway.config import Kind, ProviderRow, Settings
 from gateway.errors import InternalError, Unsupported
 from gateway.ports import Provider
+
+# The embedded voice's onnxruntime would tell its maker of every start and keep an id of this machine. It looks when it
+# is loaded, which no adapter does before this.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 BUILDERS: dict[str, dict[Kind, str]] = {
     "local": {

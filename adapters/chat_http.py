@@ -14,12 +14,13 @@ import aiohttp
 import msgspec
 
 from adapters.chat_completions import ChatCompletionDecoder, stream_error
-from adapters.http import LONGEST_BODY, HttpUpstream
+from adapters.http import LONGEST_BODY, HttpUpstream, read_piece
+from adapters.provider_events import completed_events
 from gateway.bursts import Bursts
 from gateway.config import ProviderRow
 from gateway.errors import UpstreamError
 from gateway.events import Delta, Finished
-from gateway.sse import BYTE_ORDER_MARK, EventTooLong, SseDecoder
+from gateway.sse import BYTE_ORDER_MARK, SseDecoder
 
 DRAIN_SECONDS = 0.05
 """How long the body's end is waited for after `[DONE]`, so that the connection can be used again."""
@@ -42,15 +43,14 @@ async def _reads(
     decoder = ChatCompletionDecoder(upstream.row)
     head = {**headers, "content-type": "application/json", "accept": "text/event-stream"}
     async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=head) as response:
-        receive = response.content.readany
-        piece = await receive()
+        piece = await read_piece(response)
         payloads = _reader(upstream.row, response.content_type, piece)
         try:
             while piece:
                 yield _events(decoder, payloads.feed(piece))
                 if decoder.done:
                     return
-                piece = await receive()
+                piece = await read_piece(response)
             yield chain(_events(decoder, payloads.rest()), _finish(decoder))
         finally:
             if decoder.done:
@@ -81,11 +81,7 @@ class EventPayloads:
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
         """The payloads that `piece` completes. Raises GatewayError for an `error` event and one without an end."""
-        try:
-            events = self._events.feed(piece)
-        except EventTooLong as error:
-            raise UpstreamError(f"Provider {self._row.name!r}: {error}.", provider=self._row.name) from error
-        for event in events:
+        for event in completed_events(self._row, self._events, piece):
             # It is an error also when its JSON has no `error` key.
             if event.event == "error":
                 raise stream_error(self._row, _json_or_none(event.data))

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from adapters.http import decode_json
+from adapters.provider_events import completed_events
 from adapters.replicate_input import usage_of
 from gateway.config import ProviderRow
 from gateway.errors import Cancelled, Truncated, UpstreamError
 from gateway.events import Usage
-from gateway.sse import EventTooLong, ServerSentEvent, SseDecoder
+from gateway.sse import ServerSentEvent, SseDecoder
 
 LONGEST_QUOTE = 300
 
@@ -38,11 +39,7 @@ class CogDecoder:
 
     def feed(self, data: bytes) -> Iterator[str]:
         """The pieces of text that `data` completes; then raises GatewayError, if it tells of a failure."""
-        try:
-            events = self._events.feed(data)
-        except EventTooLong as error:
-            raise UpstreamError(f"Provider {self._row.name!r}: {error}.", provider=self._row.name) from error
-        for event in events:
+        for event in completed_events(self._row, self._events, data):
             if text := self._take(event):
                 yield text
 

@@ -43,7 +43,7 @@ def signed(connector: Connector, call: Call) -> Call:
 
 
 async def stream_converse(upstream: HttpUpstream, call: Call) -> AsyncGenerator[Delta | Finished, None]:
-    """The events of a ConverseStream answer. Closing the generator closes the connection."""
+    """The events of a ConverseStream answer. Closing the generator closes the connection. Raises GatewayError."""
     row = upstream.row
     frames, decoder = FrameDecoder(row.name), ConverseDecoder(row.name)
     url = URL(call.url, encoded=True)

@@ -21,6 +21,7 @@ class PublicResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
+        """Every address of `host`. Raises InvalidRequest when one of them is not public, OSError when there is none."""
         if self._resolver is None:
             self._resolver = ThreadedResolver(asyncio.get_running_loop())
         results = await self._resolver.resolve(host, port, family)

@@ -22,6 +22,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from adapters.http_errors import decode_json, error_for_response, error_for_status, retry_after, transport_errors
+from adapters.resuming import resume_only_what_paused
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, UpstreamError
 from gateway.tracing import trace_headers
@@ -35,10 +36,13 @@ __all__ = [
     "error_for_status",
     "proxy_for",
     "read",
+    "read_piece",
     "read_whole",
     "retry_after",
     "transport_errors",
 ]
+
+resume_only_what_paused()
 
 CONNECT_SECONDS = 10.0
 ERROR_BODY_SECONDS = 5.0
@@ -164,8 +168,21 @@ def _is_this_machine(host: str) -> bool:
 async def read(response: aiohttp.ClientResponse, row: ProviderRow) -> AsyncGenerator[bytes, None]:
     """The body's bytes as they arrive. Raises Truncated when the connection breaks before the body's end."""
     with transport_errors(row):
-        while data := await response.content.readany():
+        while data := await read_piece(response):
             yield data
+
+
+async def read_piece(response: aiohttp.ClientResponse) -> bytes:
+    """The next bytes of the body, none at its end. Raises aiohttp's exceptions, after what had arrived before them.
+
+    aiohttp by itself raises at once and drops those bytes.
+    """
+    try:
+        return await response.content.readany()
+    except (aiohttp.ClientError, ConnectionError):
+        if left := response.content._read_nowait(-1):
+            return left
+        raise
 
 
 async def read_whole(response: aiohttp.ClientResponse, row: ProviderRow, limit: int = LONGEST_BODY) -> bytes:

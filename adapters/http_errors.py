@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -33,41 +32,58 @@ CONTEXT_CODES = frozenset({"context_length_exceeded", "exceed_context_size_error
 FILTER_CODES = frozenset({"content_filter", "content_policy_violation"})
 
 
-@contextmanager
-def transport_errors(row: ProviderRow) -> Iterator[None]:
-    """Turn aiohttp's exceptions into GatewayErrors that name the provider and never quote a URL."""
-    try:
-        yield
-    except aiohttp.ClientConnectorDNSError as error:
-        raise UpstreamUnavailable(
-            f"The host of provider {row.name!r} is unknown; check its base_url.", provider=row.name
-        ) from error
-    except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError) as error:
-        raise UpstreamUnavailable(
-            f"The TLS connection to provider {row.name!r} failed; check its certificate and ca_file.",
-            provider=row.name,
-            retryable=False,
-        ) from error
-    except (aiohttp.ConnectionTimeoutError, aiohttp.SocketTimeoutError) as error:
-        raise UpstreamTimeout(f"Provider {row.name!r} did not answer in time.", provider=row.name) from error
-    except aiohttp.ClientConnectorError as error:
-        raise UpstreamUnavailable(
-            f"Provider {row.name!r} refused the connection; is it running?", provider=row.name
-        ) from error
-    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError):
-        # Its text is the URL, which may hold a password.
-        raise UpstreamError(f"The base_url of provider {row.name!r} is not a URL.", provider=row.name) from None
-    except aiohttp.ClientPayloadError as error:
-        raise Truncated(f"Provider {row.name!r} broke off in the middle of its answer.", provider=row.name) from error
-    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError) as error:
-        # Mostly a kept-alive connection that the provider closed in the same moment: worth another try.
-        raise UpstreamUnavailable(
-            f"Provider {row.name!r} closed the connection without an answer.", provider=row.name
-        ) from error
-    except (aiohttp.ClientError, asyncio.IncompleteReadError) as error:
-        raise UpstreamError(
-            f"The connection to provider {row.name!r} failed ({type(error).__name__}).", provider=row.name
-        ) from error
+class transport_errors:  # noqa: N801 - reads as a function: `with transport_errors(row):`
+    """Turns aiohttp's exceptions into GatewayErrors that name the provider and never quote a URL."""
+
+    __slots__ = ("_row",)
+
+    def __init__(self, row: ProviderRow) -> None:
+        self._row = row
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
+            # Its text is the URL, which may hold a password.
+            raise UpstreamError(
+                f"The base_url of provider {self._row.name!r} is not a URL.", provider=self._row.name
+            ) from None
+        if isinstance(error, aiohttp.ClientError | ConnectionError | asyncio.IncompleteReadError):
+            raise _transport_error(self._row, error) from error
+
+
+def _transport_error(row: ProviderRow, error: Exception) -> GatewayError:
+    """By the exception's class, the narrowest first."""
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return UpstreamUnavailable(
+                f"The host of provider {row.name!r} is unknown; check its base_url.", provider=row.name
+            )
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
+            return UpstreamUnavailable(
+                f"The TLS connection to provider {row.name!r} failed; check its certificate and ca_file.",
+                provider=row.name,
+                retryable=False,
+            )
+        case aiohttp.ConnectionTimeoutError() | aiohttp.SocketTimeoutError():
+            return UpstreamTimeout(f"Provider {row.name!r} did not answer in time.", provider=row.name)
+        case aiohttp.ClientConnectorError():
+            return UpstreamUnavailable(
+                f"Provider {row.name!r} cannot be reached; is it running, and is its base_url right?",
+                provider=row.name,
+            )
+        case aiohttp.ClientPayloadError():
+            return Truncated(f"Provider {row.name!r} broke off in the middle of its answer.", provider=row.name)
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError() | ConnectionError():
+            # Mostly a kept-alive connection that the provider closed in the same moment: worth another try.
+            return UpstreamUnavailable(
+                f"Provider {row.name!r} closed the connection without an answer.", provider=row.name
+            )
+        case _:
+            return UpstreamError(
+                f"The connection to provider {row.name!r} failed ({type(error).__name__}).", provider=row.name
+            )
 
 
 def error_for_status(
@@ -79,7 +95,7 @@ def error_for_status(
     if status in (401, 403):
         # The key is ours, so the caller can do nothing about it, and the upstream's text may quote the key.
         return UpstreamError(
-            f"Provider {name!r} refused Polywire's own credentials ({status}); its operator must check the key.",
+            f"Provider {name!r} refused Polywire's own credentials ({status}); its operator must check {_secret(row)}.",
             provider=name,
             code="provider_credentials",
         )
@@ -91,6 +107,7 @@ def error_for_status(
             code="provider_billing",
         )
     if status == 404:
+        said = said if message else "; check its upstream id, and the provider's base_url."
         return NotFound(f"Provider {name!r} does not know this model{said}", provider=name, code="model_not_found")
     if status == 413:
         return PayloadTooLarge(f"Provider {name!r} finds the request too large{said}", provider=name)
@@ -103,6 +120,11 @@ def error_for_status(
     if 400 <= status < 500:
         return _refusal(code)(f"Provider {name!r} refused the request{said}", provider=name)
     return UpstreamError(f"Provider {name!r} answered with status {status}{said}", provider=name)
+
+
+def _secret(row: ProviderRow) -> str:
+    variable = row.api_key_env or row.password_env
+    return f"the value of {variable}" if variable else "the key"
 
 
 def error_for_response(row: ProviderRow, response: aiohttp.ClientResponse, body: bytes) -> GatewayError:

@@ -13,6 +13,8 @@ import msgspec
 from gateway.errors import UpstreamError
 
 LONGEST_LINE = 4 * 1024 * 1024
+MOST_TRIES = 64
+"""After so many `data:` lines that make no payload together, it is the empty line that ends one."""
 DONE = b"[DONE]"
 
 
@@ -60,7 +62,7 @@ class LineReader:
         self._data.append(value)
         self._size += len(value)
         self._check(self._size)
-        if _whole(joined := b"\n".join(self._data)):
+        if len(self._data) <= MOST_TRIES and _whole(joined := b"\n".join(self._data)):
             self._data, self._size = [], 0
             yield joined
 

@@ -73,7 +73,7 @@ class Folder:
             self._child = None
 
     def start(self, settings: bytes) -> None:
-        """Start a child and wait until it holds its lock; it loads the model after that."""
+        """Start a child and wait until it holds its lock; it loads the model after that. Raises UpstreamUnavailable."""
         with (self._path / "log").open("wb") as log:
             try:
                 subprocess.run(  # noqa: S603 - our own file, by our own interpreter
@@ -97,7 +97,10 @@ class Folder:
 
 
 def private_folder(name: str) -> Folder:
-    """`polywire-<uid>/<name>` in the temporary folder, checked to be ours alone: it will hold a key."""
+    """`polywire-<uid>/<name>` in the temporary folder, checked to be ours alone: it will hold a key.
+
+    Raises UpstreamUnavailable when it is not.
+    """
     parent = Path(tempfile.gettempdir()) / f"polywire-{os.getuid()}"
     try:
         for path in (parent, parent / name):

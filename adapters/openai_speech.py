@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from adapters.http import HttpUpstream, bearer
+from adapters.http import HttpUpstream, bearer, read_piece
 from gateway.config import ProviderRow, Settings
 from gateway.errors import UpstreamError
 from gateway.events import AudioDelta, AudioEvent, AudioFormat, AudioStart
@@ -39,15 +39,14 @@ class OpenAISpeech:
         body = msgspec.json.encode(_body(request))
         headers = {"content-type": "application/json"}
         async with self._upstream.send("POST", "/audio/speech", body=body, headers=headers) as response:
-            receive = response.content.readany
-            piece = await receive()
+            piece = await read_piece(response)
             if not piece:
                 raise UpstreamError(f"Provider {self.name!r} answered without any audio.", provider=self.name)
             rate = self._rate(response.headers.get("content-type", ""), piece)
             yield AudioStart(AudioFormat(rate=rate))
             while piece:
                 yield AudioDelta(piece)
-                piece = await receive()
+                piece = await read_piece(response)
 
     async def aclose(self) -> None:
         await self._upstream.aclose()

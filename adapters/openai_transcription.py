@@ -17,11 +17,12 @@ from openai import omit
 
 from adapters.chat_completions import stream_error
 from adapters.openai_sdk import client, sdk_errors
+from adapters.provider_events import completed_events
 from gateway.config import ProviderRow, Settings
 from gateway.errors import Truncated, UpstreamError
 from gateway.events import Finished, FinishReason, TextDelta, Usage
 from gateway.request import TranscriptionRequest
-from gateway.sse import EventTooLong, SseDecoder
+from gateway.sse import SseDecoder
 
 
 class _Tokens(msgspec.Struct):
@@ -51,6 +52,24 @@ class OpenAITranscription:
         self._client = client(row)
 
     async def transcribe(self, request: TranscriptionRequest) -> AsyncGenerator[TextDelta | Finished, None]:
+        said = False
+        async with aclosing(self._answers(request)) as answers:
+            async for answer in answers:
+                if answer.type == "transcript.text.delta" and answer.delta:
+                    said = True
+                    yield TextDelta(answer.delta)
+                elif answer.type in ("transcript.text.done", None) and answer.text is not None:
+                    if answer.text and not said:
+                        yield TextDelta(answer.text)
+                    yield Finished(FinishReason.STOP, _usage(answer.usage))
+                    return
+        raise Truncated(f"Provider {self.name!r} ended before the transcript was whole.", provider=self.name)
+
+    async def aclose(self) -> None:
+        await self._client.close()
+
+    async def _answers(self, request: TranscriptionRequest) -> AsyncGenerator[_Answer, None]:
+        """The upstream's answers: the events of a stream, or the whole. Raises GatewayError."""
         asked = self._client.audio.transcriptions.with_streaming_response.create(
             model=request.model,
             file=("speech.wav", _wav(request), "audio/wav"),
@@ -60,35 +79,18 @@ class OpenAITranscription:
             prompt=request.prompt or omit,
             temperature=omit if request.temperature is None else request.temperature,
         )
-        said = False
         with sdk_errors(self._row):
             async with asked as response:
                 streamed = response.headers.get("content-type", "").startswith("text/event-stream")
                 pieces = response.iter_bytes()
                 async with aclosing(self._events(pieces) if streamed else _whole(pieces)) as payloads:
                     async for payload in payloads:
-                        answer = self._parse(payload)
-                        if answer.type == "transcript.text.delta" and answer.delta:
-                            said = True
-                            yield TextDelta(answer.delta)
-                        elif answer.type in ("transcript.text.done", None) and answer.text is not None:
-                            if answer.text and not said:
-                                yield TextDelta(answer.text)
-                            yield Finished(FinishReason.STOP, _usage(answer.usage))
-                            return
-        raise Truncated(f"Provider {self.name!r} ended before the transcript was whole.", provider=self.name)
-
-    async def aclose(self) -> None:
-        await self._client.close()
+                        yield self._parse(payload)
 
     async def _events(self, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         decoder = SseDecoder()
         async for piece in pieces:
-            try:
-                events = decoder.feed(piece)
-            except EventTooLong as error:
-                raise UpstreamError(f"Provider {self.name!r}: {error}.", provider=self.name) from error
-            for event in events:
+            for event in completed_events(self._row, decoder, piece):
                 if event.data and not event.data.startswith(b"[DONE]"):
                     yield event.data
 

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from adapters.http import error_for_status
+from adapters.provider_events import completed_events
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, Truncated, UpstreamError
-from gateway.sse import EventTooLong, SseDecoder
+from gateway.sse import SseDecoder
 
 LONGEST_QUOTE = 300
 LONGEST_BARE_ERROR = 64 * 1024
@@ -50,11 +51,7 @@ class PredictDecoder:
         if self._bare is not None:
             self._bare += data[: LONGEST_BARE_ERROR - len(self._bare)]
             return
-        try:
-            events = self._events.feed(data)
-        except EventTooLong as error:
-            raise UpstreamError(f"Provider {self._row.name!r}: {error}.", provider=self._row.name) from error
-        for event in events:
+        for event in completed_events(self._row, self._events, data):
             if not self.ended and (text := self._take(event.data)):
                 yield text
 

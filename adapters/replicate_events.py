@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
+from adapters.provider_events import completed_events
 from gateway.config import ProviderRow
 from gateway.errors import Cancelled, Truncated, UpstreamError, UpstreamTimeout
-from gateway.sse import EventTooLong, ServerSentEvent, SseDecoder
+from gateway.sse import ServerSentEvent, SseDecoder
 
 TIME_OUT = b"408:"
 """A comment, not an event: the stream's 30 s are over, or there is no such prediction any more."""
@@ -45,11 +46,7 @@ class PredictionDecoder:
 
     def feed(self, data: bytes) -> Iterator[str]:
         """The pieces of text that `data` completes; then raises GatewayError, if it tells of a failure."""
-        try:
-            events = self._events.feed(data)
-        except EventTooLong as error:
-            raise UpstreamError(f"Provider {self._row.name!r}: {error}.", provider=self._row.name) from error
-        for event in events:
+        for event in completed_events(self._row, self._events, data):
             if text := self._take(event):
                 yield text
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import adapters, embedded, growth, relays, speech, stores, voices
+from benchmarks import adapters, embedded, growth, grpc_text, relays, speech, stores, voices
 from benchmarks.load import Unavailable
 from benchmarks.table import ratios, table
 
@@ -32,6 +33,7 @@ SECTIONS: dict[str, Callable[[int, Path], str]] = {
     "relays": relays.section,
     "voices": voices.section,
     "speech": speech.section,
+    "grpc": grpc_text.section,
     "growth": growth.section,
 }
 """Each takes the number of rounds and the folder for its pictures, and gives Markdown."""
@@ -41,7 +43,7 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}; default: all")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--pictures", type=Path, default=PICTURES)
     asked = parser.parse_args()
     if unknown := set(asked.sections) - set(SECTIONS):
@@ -49,10 +51,12 @@ def main() -> None:
     asked.pictures.mkdir(parents=True, exist_ok=True)
     done = []
     for name in asked.sections or SECTIONS:
+        began = time.monotonic()
         try:
-            done.append(f"## {name}\n\n{SECTIONS[name](asked.rounds, asked.pictures)}")
+            found = SECTIONS[name](asked.rounds, asked.pictures)
         except Unavailable as reason:
-            done.append(f"## {name}\n\nleft out: {reason}")
+            found = f"left out: {reason}"
+        done.append(f"## {name}\n\n{found}\n\nMeasured in {time.monotonic() - began:.0f} s.")
     print("\n\n".join(done))
 
 

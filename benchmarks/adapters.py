@@ -18,7 +18,7 @@ from benchmarks.adapter_readers import KEY, PLAIN
 from benchmarks.table import Ratio
 
 STREAMS = 200
-TOKENS = 50
+TOKENS = 30
 PAUSE = 0.1
 """Seconds between two tokens of a stream."""
 ROUNDS = 2

@@ -1,4 +1,4 @@
-"""Polywire beside LiteLLM's proxy, nginx as a pass-through and a plain openai-SDK relay: one upstream, one run."""
+"""Polywire beside the gateways of others, nginx as a pass-through and a plain openai-SDK relay, in one run."""
 
 from __future__ import annotations
 
@@ -7,14 +7,29 @@ from pathlib import Path
 
 from benchmarks.chart import lines
 from benchmarks.figures import TEXT, paced
+from benchmarks.gateways import litellm, nginx, portkey, sdk_relay, tensorzero
 from benchmarks.interleaved import Results, measure, running
 from benchmarks.load import Unavailable, Upstream
 from benchmarks.table import grid, ratio
-from benchmarks.targets import Target, litellm, nginx, polywire, scratch, sdk_relay
+from benchmarks.targets import Target, polywire, scratch
 
 OURS = "Polywire"
 CHARACTERS = '{"prompt": "{control}"}'
 CHAT = '{"type": "chat", "text": "{control}"}'
+ASKED = (
+    ("added ttft p50", "LiteLLM", "at most", 1 / 25),
+    ("CPU us/token 10", "LiteLLM", "at most", 1 / 6),
+    ("CPU us/token 10", "Portkey", "at most", 1 / 2),
+    ("CPU us/token 10", "TensorZero", "at most", 1.2),
+    ("CPU us/token 10", "nginx", "at most", 2.5),
+    ("most streams", "LiteLLM", "at least", 18.0),
+    ("most streams", "Portkey", "at least", 5.0),
+    ("most streams", "TensorZero", "at least", 1.0),
+    ("most streams", "nginx", "at least", 0.3),
+    ("requests/s", "LiteLLM", "at least", 60.0),
+    ("requests/s", "Portkey", "at least", 4.0),
+)
+"""What Polywire was built to reach: its figure divided by the other's."""
 
 
 def section(rounds: int, pictures: Path) -> str:
@@ -27,13 +42,17 @@ def section(rounds: int, pictures: Path) -> str:
             lambda: polywire(upstream.url, folder),
             lambda: sdk_relay(upstream.url),
             lambda: litellm(upstream.url, folder),
+            lambda: portkey(upstream.url),
+            lambda: tensorzero(upstream.url, folder),
         ]
         with running(list(_made(makers)), folder) as targets:
             results = measure(targets, upstream, TEXT, rounds)
         with running(_wires(upstream.url, folder), folder) as targets:
             wires = measure(targets, upstream, (paced(10), paced(100)), rounds)
     (pictures / "relays.svg").write_text(_picture(results), encoding="utf-8")
-    return "\n\n".join((_table(results), _ratios(results), "### Polywire's other text wires", grid(wires)))
+    shown = _with_added(results)
+    parts = ("### One worker on one core", grid(shown), "### What it was built to reach", _asked(shown))
+    return "\n\n".join((*parts, _ratios(results), "### Polywire's other text wires", grid(wires)))
 
 
 def _wires(url: str, folder: Path) -> list[Target]:
@@ -54,7 +73,7 @@ def _made(makers: Sequence[Callable[[], Target]]) -> list[Target]:
     return made
 
 
-def _table(results: Results) -> str:
+def _with_added(results: Results) -> Results:
     """All figures; delays and first tokens also as what each program adds to the way without it."""
     bare = results.get("no gateway", {})
     shown: dict[str, dict[str, float | None]] = {}
@@ -64,7 +83,16 @@ def _table(results: Results) -> str:
             value, base = figures.get(name), bare.get(name)
             row[f"added {name}"] = None if value is None or base is None else value - base
         shown[program] = row
-    return "### One worker on one core\n\n" + grid(shown)
+    return shown
+
+
+def _asked(results: Results) -> str:
+    ours = results.get(OURS, {})
+    lines = ["| figure | beside | asked for | found |", "| --- | --- | --- | --- |"]
+    for figure, beside, bound, asked in ASKED:
+        found = ratio(ours.get(figure), results.get(beside, {}).get(figure))
+        lines.append(f"| {figure} | {beside} | {bound} {asked:.3g} | {'-' if found is None else f'{found:.3g}'} |")
+    return "\n".join(lines)
 
 
 def _ratios(results: Results) -> str:

@@ -80,8 +80,10 @@ async def _measure_pipe() -> tuple[str, ...]:
     reader = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "benchmarks.stores", PIPE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
-    pipe = reader.stdin
+    pipe, said = reader.stdin, reader.stdout
     assert pipe is not None
+    assert said is not None
+    await said.readline()
 
     async def say(phase: float) -> None:
         await asyncio.sleep(phase / PACED_EVENTS)
@@ -98,7 +100,7 @@ async def _measure_pipe() -> tuple[str, ...]:
 async def _paced(store: Store, url: str) -> list[float]:
     """Seconds from the recording of each event to its arrival in another process."""
     reader = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "benchmarks.stores", url, stdin=None, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "benchmarks.stores", url, stdout=asyncio.subprocess.PIPE
     )
     assert reader.stdout is not None
     await reader.stdout.readline()
@@ -136,6 +138,7 @@ async def _hear_the_time(url: str) -> None:
 
 
 def _hear_a_pipe() -> None:
+    print("ready", flush=True)
     delays = [time.monotonic() - float(line) for line in iter(sys.stdin.readline, "")]
     print(json.dumps(delays))
 

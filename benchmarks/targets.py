@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import venv
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,20 +17,23 @@ from typing import Any
 import psutil
 import yaml
 
-from benchmarks.load import CACHE, GATEWAY_CORE, Load, Unavailable, favour, free_port, pinned, run, wait_for_port
+from benchmarks.load import GATEWAY_CORE, Load, Unavailable, favour, free_port, pinned, run, wait_for_port
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "0123456789abcdef0123456789abcdef"
 MODEL = "gpt-4o-mini"
-LITELLM = "litellm[proxy]==1.108.7"
 START_SECONDS = 180.0
+MOST_AT_ONCE = 5000
+"""Streams and sockets that Polywire is let have: the limits are on, and out of the way."""
 
 
 @dataclass
 class Target:
     """One program. `{port}` in its command becomes its port; without a command it runs already.
 
-    `body` and `hello` (a socket's first message) hold `{control}` where the upstream's steering goes.
+    `body` and `hello` (a socket's first message) hold `{control}` where the upstream's steering goes; `call` makes
+    the message of a gRPC call from it. `port_file` is where a program that chooses its port writes it, `more` goes to
+    the client as it is.
     """
 
     name: str
@@ -41,7 +43,11 @@ class Target:
     path: str = "/v1/chat/completions"
     body: str = json.dumps({"model": MODEL, "stream": True, "messages": [{"role": "user", "content": "{control}"}]})
     hello: str | None = None
+    call: Callable[[str], bytes] | None = None
     headers: Sequence[str] = ()
+    more: Sequence[str] = ()
+    port_file: Path | None = None
+    grpc_port: int = 0
     processes: list[psutil.Process] = field(default_factory=list)
 
     def start(self, folder: Path) -> None:
@@ -61,7 +67,10 @@ class Target:
             )
         self.processes = [psutil.Process(process.pid)]
         try:
-            wait_for_port(self.port, process, START_SECONDS)
+            if self.port_file is not None:
+                self.port = _chosen_port(self.port_file, process)
+            # The supervisor listens for the worker, but not for its gRPC.
+            wait_for_port(self.grpc_port or self.port, process, START_SECONDS)
         except Unavailable as reason:
             raise Unavailable(f"{self.name} did not start ({reason}); its log: {log}") from None
         self.run(Load(tokens=2, requests=3, seconds=20, warm=0))
@@ -70,22 +79,22 @@ class Target:
 
     def run(self, load: Load) -> dict[str, Any]:
         """The client's figures under `load`."""
-        control = load.control
-        arguments = ["--path", self.path]
+        arguments = ["--path", self.path, *self.more]
         for header in self.headers:
             arguments += ["--header", header]
+        watched = [process.pid for process in self.processes]
+        if self.call is not None:
+            with tempfile.NamedTemporaryFile() as message:
+                # Its length must not change with the stream's number, which the client writes over these.
+                message.write(self.call(load.control.replace("{ID}", "@" * 9)))
+                message.flush()
+                return run(load, self.grpc_port, [*arguments, "--grpc-body", message.name], watched)
         if self.hello is None:
-            arguments += ["--proto", "http", "--body", self.body.replace("{control}", control)]
+            arguments += ["--proto", "http", "--body", self.body.replace("{control}", load.control)]
         else:
-            arguments += [
-                "--proto",
-                "ws-down",
-                "--method",
-                "GET",
-                "--start-msg",
-                self.hello.replace("{control}", control),
-            ]
-        return run(load, self.port, arguments, [process.pid for process in self.processes])
+            hello = self.hello.replace("{control}", load.control)
+            arguments += ["--proto", "ws-down", "--method", "GET", "--start-msg", hello]
+        return run(load, self.port, arguments, watched)
 
     @property
     def memory(self) -> int:
@@ -112,16 +121,32 @@ class Target:
             process.send_signal(signal.SIGKILL)
 
 
-def polywire(upstream: str, folder: Path, name: str = "Polywire", *, workers: int = 1, **asked: Any) -> Target:
-    """Polywire as it is served, with its keys, guards and metrics on."""
+def polywire(
+    upstream: str,
+    folder: Path,
+    name: str = "Polywire",
+    *,
+    workers: int = 1,
+    chat: str = "upstream",
+    voice: str = "upstream",
+    service: str = "service:Polywire",
+    **asked: Any,
+) -> Target:
+    """Polywire as it is served, with its keys, guards and metrics on. `chat` and `voice` name the default's provider:
+    `upstream`, or `scripted`, whose chat says the prompt again."""
+    chats, voices = ({"upstream": kind, "scripted": own} for kind, own in ((MODEL, "echo"), ("tts-1", "voice")))
     config = {
-        "providers": [{"name": "upstream", "type": "openai", "base_url": upstream}],
-        "models": [
-            {"id": "default", "provider": "upstream", "upstream": MODEL},
-            {"id": MODEL, "provider": "upstream", "upstream": MODEL},
-            {"id": "voice", "provider": "upstream", "upstream": "tts-1", "kind": "speech"},
+        "providers": [
+            {"name": "upstream", "type": "openai", "base_url": upstream},
+            {"name": "scripted", "type": "scripted"},
         ],
-        "limits": {"streams": 5000},
+        "models": [
+            {"id": "default", "provider": chat, "upstream": chats[chat]},
+            {"id": MODEL, "provider": chat, "upstream": chats[chat]},
+            {"id": "voice", "provider": voice, "upstream": voices[voice], "kind": "speech"},
+        ],
+        "limits": {"streams": MOST_AT_ONCE, "sockets": MOST_AT_ONCE, "sockets_per_key": MOST_AT_ONCE},
+        "connectors": {"streams": MOST_AT_ONCE},
     }
     home = folder / name.replace("/", "-")
     home.mkdir()
@@ -130,94 +155,31 @@ def polywire(upstream: str, folder: Path, name: str = "Polywire", *, workers: in
     environment = {
         "BENTOML_HOME": str(home),
         "POLYWIRE_CONFIG": str(path),
-        "POLYWIRE_GRPC_PORT": "0",
+        "POLYWIRE_GRPC_PORT": str(asked.get("grpc_port", 0)),
         "POLYWIRE_STORE": f"sqlite:///{home / 'polywire.db'}",
         "POLYWIRE_API_KEYS": KEY,
         "POLYWIRE__WORKERS": str(workers),
     }
-    command = _bentoml("service:Polywire")
-    return Target(name, command=command, environment=environment, headers=[f"authorization: Bearer {KEY}"], **asked)
+    headers = [f"authorization: Bearer {KEY}"]
+    return Target(name, command=bentoml(service), environment=environment, headers=headers, **asked)
 
 
-def plain_voice(folder: Path, upstream: str | None = None) -> Target:
-    """A socket under `bentoml serve` as it comes: it makes its frames itself, or relays those of `upstream`."""
-    name = "bentoml serve, own frames" if upstream is None else "bentoml serve, relay"
-    environment = {"BENTOML_HOME": str(folder), **({} if upstream is None else {"UPSTREAM": upstream})}
-    command = _bentoml("benchmarks.peers.plain_voice:PlainVoice")
-    return Target(name, command=command, environment=environment, path="/ws", hello="{control}")
-
-
-def sdk_relay(upstream: str) -> Target:
-    """A plain relay with the openai package's objects."""
-    command = [sys.executable, "-m", "uvicorn", "benchmarks.peers.sdk_relay:app", "--port", "{port}", "--no-access-log"]
-    return Target("openai-SDK relay", command=command, environment={"UPSTREAM": upstream})
-
-
-def nginx(upstream: str, folder: Path) -> Target:
-    """nginx as a pass-through without buffering. Raises Unavailable."""
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if program is None:
-        raise Unavailable("nginx is not installed (Debian: apt-get install nginx-light)")
-    target = Target("nginx")
-    temporary = " ".join(
-        f"{kind}_temp_path {folder}/{kind};" for kind in ("proxy", "client_body", "fastcgi", "uwsgi", "scgi")
-    )
-    host = upstream.removeprefix("http://").removesuffix("/v1")
-    config = folder / "nginx.conf"
-    config.write_text(
-        f"worker_processes 1; error_log {folder}/nginx-error.log; pid {folder}/nginx.pid; worker_rlimit_nofile 20000;"
-        "events { worker_connections 16384; }"
-        f"http {{ access_log off; keepalive_requests 1000000; tcp_nodelay on; {temporary}"
-        f"upstream up {{ server {host}; keepalive 256; keepalive_requests 1000000; }}"
-        f"server {{ listen 127.0.0.1:{target.port} backlog=8192; location / {{ proxy_pass http://up;"
-        'proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; proxy_read_timeout 3600s; } } }',
-        encoding="utf-8",
-    )
-    target.command = [program, "-p", str(folder), "-c", str(config), "-g", "daemon off;"]
-    return target
-
-
-def litellm(upstream: str, folder: Path) -> Target:
-    """LiteLLM's proxy, installed into an environment of its own. Raises Unavailable."""
-    program = _installed(LITELLM) / "bin" / "litellm"
-    parameters = {"model": f"openai/{MODEL}", "api_base": upstream, "api_key": "none"}
-    config = folder / "litellm.yaml"
-    settings = {
-        "model_list": [{"model_name": MODEL, "litellm_params": parameters}],
-        "litellm_settings": {"num_retries": 0, "request_timeout": 600, "callbacks": []},
-    }
-    config.write_text(yaml.safe_dump(settings), encoding="utf-8")
-    environment = {
-        "LITELLM_LOG": "ERROR",
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-        "LITELLM_MODE": "PRODUCTION",
-        "LITELLM_MASTER_KEY": f"sk-{KEY}",
-        "NO_DOCS": "True",
-    }
-    command = [str(program), "--config", str(config), "--host", "127.0.0.1", "--port", "{port}", "--num_workers", "1"]
-    command += ["--telemetry", "False"]
-    return Target("LiteLLM", command=command, environment=environment, headers=[f"authorization: Bearer sk-{KEY}"])
-
-
-def _installed(requirement: str) -> Path:
-    """The environment that holds `requirement`, made when it is not there. Raises Unavailable."""
-    folder = CACHE / "".join(letter if letter.isalnum() else "-" for letter in requirement)
-    done = folder / ".installed"
-    if done.exists():
-        return folder
-    print(f"installing {requirement} into {folder}", flush=True)
-    venv.create(folder, with_pip=True)
-    pip: list[str | Path] = [folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", requirement]
-    if subprocess.run(pip, check=False, capture_output=True).returncode:
-        raise Unavailable(f"{requirement} cannot be installed here")
-    done.touch()
-    return folder
-
-
-def _bentoml(target: str) -> list[str]:
+def bentoml(target: str) -> list[str]:
+    """`bentoml serve` of `target`."""
     return [sys.executable, "-m", "bentoml", "serve", target, "--host", "127.0.0.1", "--port", "{port}"]
 
 
 def scratch() -> tempfile.TemporaryDirectory[str]:
     """A folder for logs and state; deleted at the end."""
     return tempfile.TemporaryDirectory(prefix="polywire-bench-", ignore_cleanup_errors=True)
+
+
+def _chosen_port(file: Path, process: subprocess.Popen[bytes]) -> int:
+    """The port that the program wrote. Raises Unavailable when it ends or writes none."""
+    for _ in range(int(START_SECONDS * 20)):
+        if file.exists() and (port := file.read_text(encoding="ascii")):
+            return int(port)
+        if process.poll() is not None:
+            break
+        time.sleep(0.05)
+    raise Unavailable("it wrote no port")

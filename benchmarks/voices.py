@@ -1,43 +1,95 @@
-"""Speech over `/ws` in frames of 20 ms, beside the same socket under `bentoml serve` as it comes."""
+"""Speech in frames of 20 ms: `/ws` and Realtime beside the same socket under `bentoml serve` as it comes.
+
+Programs come in two kinds, which must not be compared: those that relay an upstream's frames, and those whose voice
+makes its frames in the process and has nothing to read. A token is a frame here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.figures import LATEST_AUDIO, leaving, memory, most_streams, paced, slow_reader
-from benchmarks.interleaved import measure, running
+from benchmarks.figures import LATEST_AUDIO, OFFERED, Figure, leaving, memory, most_streams, paced, slow_reader
+from benchmarks.gateways import plain_voice
+from benchmarks.interleaved import Results, measure, running
 from benchmarks.load import Load, Upstream
 from benchmarks.table import grid, ratio
-from benchmarks.targets import plain_voice, polywire, scratch
+from benchmarks.targets import polywire, scratch
 
-OURS = "Polywire /ws"
+RELAY, OWN, REALTIME = "Polywire /ws", "Polywire /ws, own frames", "Polywire Realtime"
 SPEAK = '{"type": "speak", "text": "{control}"}'
+RESPOND = json.dumps(
+    {
+        "type": "response.create",
+        "response": {
+            "output_modalities": ["audio"],
+            "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "{control}"}]}],
+        },
+    }
+)
 LEAVERS = Load(streams=20, tokens=2000, interval=20_000, ramp=0.3, seconds=15, requests=40, warm=0)
-FIGURES = (
+FIGURES: tuple[Figure, ...] = (
     memory,
     paced(30),
+    paced(100),
     most_streams(LATEST_AUDIO),
     leaving("midway", LEAVERS, "--cancel-after", "10"),
     slow_reader,
 )
+OWN_FIGURES: tuple[Figure, ...] = (
+    paced(30),
+    paced(100),
+    most_streams(LATEST_AUDIO),
+    paced(30, offered=True),
+    most_streams(LATEST_AUDIO, offered=True),
+)
+"""A program without an upstream has nothing to close, and nothing that goes on without its reader."""
 
 
 def section(rounds: int, pictures: Path) -> str:
-    """The table and the ratios. A token is a frame here; a program without an upstream closes none."""
+    """The tables and the ratios."""
     with scratch() as path, Upstream() as upstream:
-        folder = Path(path)
-        programs = [
-            polywire(upstream.url, folder, OURS, path="/ws", hello=SPEAK),
-            plain_voice(folder, upstream.url),
-            plain_voice(folder),
+        folder, url = Path(path), upstream.url
+        relays = [
+            polywire(url, folder, RELAY, path="/ws", hello=SPEAK),
+            polywire(
+                url,
+                folder,
+                REALTIME,
+                chat="scripted",
+                path="/v1/realtime?model=default",
+                hello=RESPOND,
+                more=["--base64"],
+            ),
+            plain_voice(folder, url),
         ]
-        with running(programs, folder) as targets:
-            results = measure(targets, upstream, FIGURES, rounds)
-    ours: Mapping[str, float | None] = results.get(OURS, {})
-    ratios = {
-        program: {name: ratio(ours.get(name), figures.get(name)) for name in ("CPU us/token 30", "most streams")}
-        for program, figures in results.items()
-        if program != OURS
-    }
-    return grid(results) + "\n\n### Polywire's figure divided by theirs\n\n" + grid(ratios)
+        with running(relays, folder) as targets:
+            relayed = measure(targets, upstream, FIGURES, rounds)
+        own_voice = "benchmarks.peers.own_voice:Polywire"
+        makers = [
+            polywire(url, folder, OWN, voice="scripted", service=own_voice, path="/ws", hello=SPEAK),
+            plain_voice(folder),
+            plain_voice(folder, traced=False),
+        ]
+        with running(makers, folder) as targets:
+            made = measure(targets, upstream, OWN_FIGURES, rounds)
+    parts = ["### Frames of an upstream", grid(relayed), _ratios(relayed, (RELAY, REALTIME))]
+    return "\n\n".join([*parts, "### Frames that the program makes itself", grid(made), _ratios(made, (OWN,))])
+
+
+def _ratios(results: Results, ours: Sequence[str]) -> str:
+    names = (
+        "CPU us/token 30",
+        "CPU us/token 100",
+        "most streams",
+        f"CPU us/token 30{OFFERED}",
+        f"most streams{OFFERED}",
+    )
+    found: dict[str, Mapping[str, float | None]] = {}
+    for program, figures in results.items():
+        if program not in ours:
+            for own in ours:
+                row = results.get(own, {})
+                found[f"{own} / {program}"] = {name: ratio(row.get(name), figures.get(name)) for name in names}
+    return "#### Polywire's figure divided by theirs\n\n" + grid(found)

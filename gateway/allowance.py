@@ -6,11 +6,10 @@ time cannot use the same tokens. Counts are exact; with several workers or repli
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Self
 
-from gateway.buckets import Buckets, LocalBuckets
+from gateway.buckets import Buckets, LocalBuckets, several_count
 from gateway.config import Settings
 from gateway.errors import RateLimited
 from gateway.events import Finished
@@ -37,8 +36,9 @@ class Allowance:
     def __init__(self, settings: Settings, shared: object = None) -> None:
         limits = settings.limits
         self._local = LocalBuckets()
-        several = settings.workers > 1 or not settings.store.startswith("sqlite")
-        self._buckets: Buckets = shared if several and isinstance(shared, Buckets) else self._local
+        self._buckets: Buckets = self._local
+        if several_count(settings) and isinstance(shared, Buckets):
+            self._buckets = shared
         self._limits = {
             "requests": (limits.requests_per_minute, limits.all_requests_per_minute),
             "tokens": (limits.tokens_per_minute, limits.all_tokens_per_minute),
@@ -53,22 +53,22 @@ class Allowance:
         """Count one WebSocket handshake. Raises RateLimited."""
         await self._take("handshakes", owner, 1)
 
-    @asynccontextmanager
-    async def stream(self, owner: str, estimate: int) -> AsyncIterator[Bill]:
-        """Reserve a stream's tokens and settle them by what its meter saw. Raises RateLimited.
+    def stream(self, owner: str, estimate: int) -> Bill:
+        """An `async with` block that reserves a stream's tokens and settles them by what its meter saw.
+
+        Entering it raises RateLimited.
+        """
+        return Bill(self, owner, estimate)
+
+    async def reserve(self, owner: str, estimate: int) -> bool:
+        """Whether there is something to settle.
 
         A stream that is not the first of an HTTP request counts as a request of its own: a turn of a socket, a call.
         """
         scope = current_request.get()
         if scope is None or not scope.counted:
             await self.request(owner)
-        reserved = await self._take("tokens", owner, estimate)
-        bill = Bill()
-        try:
-            yield bill
-        finally:
-            if reserved:
-                await self._settle(owner, bill.tokens(estimate) - estimate)
+        return await self._take("tokens", owner, estimate)
 
     def standing(self, name: str, owner: str) -> Standing | None:
         """How `owner` stands with "requests" or "tokens"; None where no limit applies."""
@@ -96,7 +96,7 @@ class Allowance:
             _demand(wait, f"This service takes {everyone} {name} per minute")
         return each is not None or everyone is not None
 
-    async def _settle(self, owner: str, difference: int) -> None:
+    async def settle(self, owner: str, difference: int) -> None:
         """Put back what was reserved and not used, or take what was used beyond it, as far as it is there."""
         each, everyone = self._limits["tokens"]
         for key, capacity in ((owner, each), (ALL, everyone)):
@@ -111,14 +111,27 @@ class Allowance:
 class Bill:
     """What one stream used; the stream's owner puts its meter here."""
 
-    meter: Meter | None = None
+    def __init__(self, allowance: Allowance, owner: str, estimate: int) -> None:
+        self.meter: Meter | None = None
+        self._allowance = allowance
+        self._owner = owner
+        self._estimate = estimate
+        self._reserved = False
 
-    def tokens(self, estimate: int) -> int:
+    async def __aenter__(self) -> Self:
+        self._reserved = await self._allowance.reserve(self._owner, self._estimate)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._reserved:
+            await self._allowance.settle(self._owner, self._tokens() - self._estimate)
+
+    def _tokens(self) -> int:
         """The tokens that the provider counted; the estimate where it did not count."""
         terminal = self.meter.terminal if self.meter is not None else None
         if isinstance(terminal, Finished) and terminal.usage is not None:
-            return terminal.usage.input_tokens + terminal.usage.output_tokens or estimate
-        return estimate
+            return terminal.usage.input_tokens + terminal.usage.output_tokens or self._estimate
+        return self._estimate
 
 
 def estimate(request: ChatRequest) -> int:

@@ -45,6 +45,16 @@ class Renderer:
     def dropped(self) -> int:
         return self._dropped + (self._pieces.dropped if self._pieces else 0)
 
+    def passes(self, event: AudioEvent) -> bool:
+        """Whether `event` may go out as it is: then it counts as given, and `feed` must not have it as well."""
+        encoder, pieces = self._encoder, self._pieces
+        if encoder is None or pieces is None or not isinstance(event, AudioDelta):
+            return False
+        if not (encoder.is_through and pieces.is_piece(event.data)):
+            return False
+        self.seconds += len(event.data) / self._second_bytes
+        return True
+
     async def feed(self, event: AudioEvent) -> AsyncGenerator[AudioEvent, None]:
         """The events that `event` makes ready: one `AudioStart` for all, then deltas of whole samples."""
         match event:
@@ -108,6 +118,9 @@ async def render(source: AsyncGenerator[AudioEvent, None], wanted: AudioFormat) 
     renderer = Renderer(wanted)
     async with aclosing(source):
         async for event in source:
+            if renderer.passes(event):
+                yield event
+                continue
             async with aclosing(renderer.feed(event)) as deltas:
                 async for delta in deltas:
                     yield delta

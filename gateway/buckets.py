@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Protocol, runtime_checkable
 
+from gateway.config import Settings
+
 
 @runtime_checkable
 class Buckets(Protocol):
@@ -13,6 +15,11 @@ class Buckets(Protocol):
     async def take(self, key: str, amount: float, *, capacity: float, per_seconds: float) -> float:
         """0 when `amount` was taken, else the seconds until it could be. A negative amount is put back."""
         ...
+
+
+def several_count(settings: Settings) -> bool:
+    """Whether what is counted must be counted in the store, because other workers or replicas count as well."""
+    return settings.workers > 1 or not settings.store.startswith("sqlite")
 
 
 class LocalBuckets:

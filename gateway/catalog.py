@@ -27,7 +27,7 @@ from gateway.ports import (
 from gateway.providers import Builder, Providers
 from gateway.registered import Registered
 from gateway.request import ChatRequest, SpeechRequest, TranscriptionRequest
-from gateway.slots import Slots
+from gateway.room import Room
 from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
 from gateway.speech_events import finished, metered
 from gateway.stopping import Stopping
@@ -70,13 +70,13 @@ class Gateway:
         self._models = {row.id: row for row in settings.models}
         self._providers = Providers(settings, build)
         self.allowance = Allowance(settings, store)
-        self._slots = Slots(settings.limits.streams, settings.limits.streams_per_key)
+        self._room = Room(settings, store)
         self.stopping = Stopping()
 
     @property
     def activity(self) -> tuple[bool, float]:
         """Whether streams are at work, and since when that is so, in Unix seconds."""
-        return self._slots.activity
+        return self._room.activity
 
     def models(self) -> Iterable[ModelRow]:
         """Every configured model that a client may name, in the order of the configuration."""
@@ -155,9 +155,8 @@ class Gateway:
         self.stopping.demand()
         meter = Meter(wire, model, CONNECTOR)
         try:
-            with self._slots.take(who_asks().owner):
-                async with asyncio.timeout(limit):
-                    answer = await provider.ask(connector, parameters)
+            async with self._room.take(who_asks().owner), asyncio.timeout(limit):
+                answer = await provider.ask(connector, parameters)
             meter.end(Finished(FinishReason.STOP))
             return answer
         except TimeoutError:
@@ -228,10 +227,10 @@ class Gateway:
         """The speech provider of `target`, for `speak`."""
         return cast(SpeechProvider, await self._providers.get(target.provider, "speech"))
 
-    def demand_room(self) -> None:
+    async def demand_room(self) -> None:
         """Raises GatewayError when no stream can begin: every one is in use, or this worker is being stopped."""
         self.stopping.demand()
-        self._slots.demand(who_asks().owner)
+        await self._room.demand(who_asks().owner)
 
     async def warm(self) -> None:
         """Build every configured provider, then load the embedded models (`local.warm`), so that no caller waits."""
@@ -254,6 +253,7 @@ class Gateway:
     async def aclose(self) -> None:
         """Close every provider that was built."""
         await self._providers.aclose()
+        await self._room.aclose()
 
     @asynccontextmanager
     async def _stream(
@@ -266,8 +266,8 @@ class Gateway:
     ) -> AsyncIterator[EventStream[Any]]:
         patience = patience or self._patience(target.provider)
         self.stopping.demand()
-        with self._slots.take(owner := who_asks().owner), self.stopping.work():
-            async with self.allowance.stream(owner, tokens) as bill:
+        with self.stopping.work():
+            async with self._room.take(owner := who_asks().owner), self.allowance.stream(owner, tokens) as bill:
                 meter = bill.meter = Meter(wire, target.model.id, target.provider.name)
                 async with open_stream(
                     source, model=target.model.id, meter=meter, patience=patience, stopping=self.stopping

@@ -50,6 +50,11 @@ def check_text(text: str, param: str) -> None:
         ) from None
 
 
+def is_whole(text: str) -> bool:
+    """Whether `text` has no half of a surrogate pair. One that has is the id of nothing: no store could hold it."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def _texts(message: Message) -> Iterator[str]:
     for part in message.parts:
         match part:

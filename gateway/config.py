@@ -47,7 +47,7 @@ class ProviderRow(_Strict):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    type: ProviderType | Literal["connector"]
+    type: Literal[ProviderType, "connector"]
     base_url: str | None = None
     endpoint_url: str | None = None
     region: str | None = None
@@ -251,8 +251,7 @@ def _validated(values: dict[str, Any], text: str, source: str) -> Settings:
         return Settings(**values)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
-        lines = [explain(problem, text, source, _sections()) for problem in problems]
-        raise ConfigError("\n".join(lines)) from None
+        raise ConfigError(explain(problems, text, source, _sections())) from None
 
 
 def _sections() -> dict[str, type[BaseModel]]:

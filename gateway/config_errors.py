@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -13,15 +13,25 @@ class ConfigError(Exception):
     """polywire.yaml or the environment is wrong; the message says where and what is allowed."""
 
 
-def explain(problem: Any, text: str, source: str, sections: Mapping[str, type[BaseModel]]) -> str:
-    """One sentence for one of pydantic's problems. `sections[""]` is the model of the whole file."""
-    location = tuple(problem["loc"])
-    line = line_of(text, location)
+def explain(problems: Iterable[Any], text: str, source: str, sections: Mapping[str, type[BaseModel]]) -> str:
+    """A sentence for each place that pydantic has a problem with. `sections[""]` is the model of the whole file."""
+    places: dict[tuple[Any, ...], Any] = {}
+    for problem in problems:
+        # Where several types are allowed, pydantic names each that did not fit; the first is the one that users write.
+        place = tuple(part for part in problem["loc"] if not str(part).startswith("literal["))
+        places.setdefault(place, problem)
+    return "\n".join(_sentence(place, problem, text, source, sections) for place, problem in places.items())
+
+
+def _sentence(
+    place: tuple[Any, ...], problem: Any, text: str, source: str, sections: Mapping[str, type[BaseModel]]
+) -> str:
+    line = line_of(text, place)
     where = f"{source}, line {line}" if line else source
-    field = ".".join(str(part) for part in location) or "settings"
-    message = f"{where}: {field}: {problem['msg']}"
+    field = f"{'.'.join(str(part) for part in place)}: " if place else ""
+    message = f"{where}: {field}{problem['msg'].removeprefix('Value error, ')}"
     if problem["type"] == "extra_forbidden":
-        message += f" (allowed: {', '.join(_allowed(location, sections))})"
+        message += f" (allowed: {', '.join(_allowed(place, sections))})"
     return message
 
 

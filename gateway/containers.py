@@ -35,6 +35,11 @@ MOST_CHANNELS = 2
 class Container(Protocol):
     """Takes whole samples at the output's rate, gives the bytes that are ready; `close` gives the last ones."""
 
+    @property
+    def is_through(self) -> bool:
+        """Whether `feed` gives back what it is given."""
+        ...
+
     def feed(self, pcm: bytes) -> bytes: ...
 
     def close(self) -> bytes: ...
@@ -81,6 +86,10 @@ class _Plain:
     def __init__(self, header: bytes = b"") -> None:
         self._header = header
 
+    @property
+    def is_through(self) -> bool:
+        return not self._header
+
     def feed(self, pcm: bytes) -> bytes:
         header, self._header = self._header, b""
         return header + pcm
@@ -126,6 +135,8 @@ class _Sink:
 
 class _Encoded:
     """One FFmpeg encoder and muxer. It is opened by the first samples, since that takes milliseconds."""
+
+    is_through = False
 
     def __init__(self, format: AudioFormat) -> None:
         self._format = format

@@ -29,6 +29,11 @@ class SamplePieces:
         self._rest = bytearray()
         self.dropped = 0
 
+    def is_piece(self, data: bytes) -> bool:
+        """Whether `feed` would give `data` back as it is."""
+        size = len(data)
+        return self._shortest <= size <= self._longest and not size % self._frame_bytes and not self._rest
+
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The pieces that are ready; a too short rest waits for the next call."""
         self._rest += data
@@ -66,6 +71,11 @@ class AudioEncoder:
     def is_slow(self) -> bool:
         """Whether `feed` may take milliseconds and belongs in another thread."""
         return self.format.encoding not in (Encoding.PCM, Encoding.WAV)
+
+    @property
+    def is_through(self) -> bool:
+        """Whether `feed` gives back what it is given."""
+        return self._resampler is None and self._container.is_through
 
     def retune(self, source: AudioFormat) -> bytes:
         """What comes from here on is `source`; the output goes on as it was."""

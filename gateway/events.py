@@ -128,5 +128,4 @@ class Failed:
 
 Delta = TextDelta | ReasoningDelta | ToolCallStart | ToolCallDelta
 AudioEvent = AudioStart | AudioDelta
-ProviderEvent = Delta | AudioEvent | Finished
 StreamEvent = Started | Delta | AudioEvent | Finished | Failed

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from gateway.errors import GatewayError
@@ -26,6 +27,7 @@ BEAT_SECONDS = 1.0
 SWEEP_SECONDS = 1.5
 """What a dead worker had at work is ended at the latest after the lease and two sweeps."""
 SWEPT_AT_ONCE = 500
+GOODBYE_SECONDS = 0.25
 
 
 class Leases:
@@ -99,8 +101,10 @@ class Leases:
                 self._suspects.add(document.key)
 
     async def aclose(self) -> None:
-        """End the lease. Raises GatewayError when the store does not answer."""
-        await self._store.delete(WORKER, self.worker)
+        """End the lease, which runs out by itself where the store does not answer."""
+        with suppress(GatewayError, TimeoutError):
+            async with asyncio.timeout(GOODBYE_SECONDS):
+                await self._store.delete(WORKER, self.worker)
 
     async def _beat(self) -> None:
         if self._held:

@@ -6,9 +6,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Limits(BaseModel):
-    """Bounds of one worker. Seconds are wall time; `streams` counts streams at work on all wires.
+    """Bounds of one worker; those per minute and `streams_per_key` hold for all workers and replicas together.
 
-    `all_...`, `streams` and `sockets` hold for all keys together, the other counts for each. None: no bound.
+    Seconds are wall time; `streams` counts streams at work on all wires. `all_...`, `streams` and `sockets` hold for
+    all keys together, the other counts for each. None: no bound.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -26,7 +27,7 @@ class Limits(BaseModel):
     header_bytes: int = Field(default=64 * 1024, ge=1024)
     header_seconds: float = Field(default=20, gt=0)
     body_stall_seconds: float = Field(default=30, gt=0)
-    connections: int = Field(default=10_000, gt=0)
+    connections: int = Field(default=12_000, gt=0)
     sockets: int = Field(default=10_000, gt=0)
     sockets_per_key: int | None = Field(default=None, gt=0)
     streams_per_key: int | None = Field(default=None, gt=0)

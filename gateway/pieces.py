@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 
 from gateway.sentences import DEFAULT_LIMIT, SentenceCutter
 from gateway.spoken import PAUSED, SpokenText
@@ -26,10 +26,10 @@ LOOSE_MARK = re.compile(r"\s+(?=[.,;:!?)\]])(?![.:]\w)")
 class SpokenPieces:
     """`say`, `flush` and `end` on the writer's side, `is_ready`, `is_over` and `take` on the voice's.
 
-    `whole` fills each piece up to `limit` characters; otherwise every sentence is a piece, and a clock bounds waiting.
+    Every sentence is a piece, and a clock bounds waiting; `whole` fills each piece up to `limit` characters.
     """
 
-    def __init__(self, limit: int, signal: Signal, *, whole: bool) -> None:
+    def __init__(self, limit: int, signal: Signal, *, whole: bool = False) -> None:
         self._limit = limit if whole else min(limit, DEFAULT_LIMIT)
         self._whole = whole
         self._signal = signal
@@ -57,11 +57,15 @@ class SpokenPieces:
         for start in range(0, len(text), SLICE):
             if start:
                 await asyncio.sleep(0)
-            self._add(self._cutter.feed(self._spoken.feed(text[start : start + SLICE])))
+            self.add(text[start : start + SLICE])
             if self._waiting >= MOST_TEXT_AHEAD:
                 self.stop_clock()
                 await self._signal.until(lambda: self._waiting < MOST_TEXT_AHEAD)
             self.wind_clock()
+
+    def add(self, text: str) -> None:
+        """Give the next text, however far behind the voice is."""
+        self._add(self._cutter.feed(self._spoken.feed(text)))
 
     def flush(self) -> None:
         """Speak what was said so far, without waiting for its sentence to end."""
@@ -79,7 +83,7 @@ class SpokenPieces:
         """From now on the writer is silent, until it says more."""
         loop = asyncio.get_running_loop()
         self._last_text = loop.time()
-        if self._timer is None and not self._whole and not self._cutter.is_empty:
+        if self._timer is None and not self._cutter.is_empty:
             self._timer = loop.call_later(LONGEST_SILENCE, self._ring)
 
     def stop_clock(self) -> None:
@@ -133,6 +137,20 @@ class SpokenPieces:
             self._timer = loop.call_later(left, self._ring)
         else:
             self._add(self._cutter.flush())
+
+
+async def whole_pieces(text: str, limit: int) -> AsyncGenerator[str, None]:
+    """What can be spoken of a text that is all there, in as few pieces of at most `limit` characters as will do."""
+    pieces = SpokenPieces(limit, Signal(), whole=True)
+    for start in range(0, len(text), SLICE):
+        if start:
+            await asyncio.sleep(0)
+        pieces.add(text[start : start + SLICE])
+        while pieces.is_ready:
+            yield pieces.take()
+    pieces.end()
+    while pieces.is_ready:
+        yield pieces.take()
 
 
 def _tidied(piece: str) -> str:

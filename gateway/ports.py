@@ -22,7 +22,7 @@ class Capabilities:
 
 
 class ChatProvider(Protocol):
-    """A chat backend.
+    """What answers a conversation.
 
     `stream` yields deltas, then exactly one `Finished`, or raises a `GatewayError`. It never yields `Started` or
     `Failed` and never retries after its first event. An upstream that ends without its terminal marker raises
@@ -38,7 +38,7 @@ class ChatProvider(Protocol):
 
 
 class ConnectorProvider(ChatProvider, Protocol):
-    """The backend of registered models; `ChatRequest.options["connector"]` says which one is meant."""
+    """What answers for registered models; `ChatRequest.options["connector"]` says which one is meant."""
 
     async def ask(self, connector: Connector, parameters: Mapping[str, str]) -> Any:
         """The remote service's own answer, not streamed, as decoded JSON. Raises GatewayError."""

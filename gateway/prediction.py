@@ -18,6 +18,8 @@ from gateway.config import Kind
 from gateway.errors import GatewayError
 from gateway.events import Failed, Finished, FinishReason, Usage
 
+PREDICTION = "prediction"
+"""The kind of its document in a store."""
 ID_LENGTH = 26
 """Characters of an id and of a secret: 16 random bytes in lower-case base32."""
 
@@ -114,3 +116,13 @@ def load(value: bytes) -> Prediction:
 def random_id() -> str:
     """128 random bits as 26 characters."""
     return base64.b32encode(secrets.token_bytes(16)).decode().rstrip("=").lower()
+
+
+def log_of(id: str) -> str:
+    """The name of the log that a prediction's events are recorded in."""
+    return f"{PREDICTION}:{id}"
+
+
+def channel_of(worker: str) -> str:
+    """The name of the signal that tells `worker` to stop a prediction of its own."""
+    return f"worker:{worker}"

@@ -19,18 +19,21 @@ from gateway.errors import Conflict, GatewayError, InternalError, NotFound, Rate
 from gateway.events import Failed, Finished, Started, StreamEvent
 from gateway.leases import DIED, Leases
 from gateway.ports import Store
-from gateway.prediction import ID_LENGTH, Prediction, dump, load, random_id
+from gateway.prediction import ID_LENGTH, PREDICTION, Prediction, channel_of, dump, load, log_of, random_id
 from gateway.recording import MOVED, Recorder, encode_event, recorded, replay
 from gateway.run import CANCELLED, LONGEST_RUN, Run, Stream
 from gateway.tasks import Tasks
 
 log = logging.getLogger("polywire")
 
-PREDICTION, RUN = "prediction", "run"
+RUN = "run"
 RETRY_SECONDS = 0.5
 CANCEL_SECONDS = 3.0
 """How long a cancel waits for the run to stop; a run that cannot is ended without it."""
-STOP_SECONDS = 2.0
+STOP_SECONDS = 1.5
+"""For the ends of all runs to be stored when the service is stopped."""
+TELL_SECONDS = 0.5
+"""For observers to hear of these ends after that."""
 SETTLE_SECONDS = 120.0
 """How long the end of a run is offered to a store that does not answer; then it is left to a sweep."""
 
@@ -48,6 +51,7 @@ class Predictions:
         self._leases = Leases(store, RUN, abandoned=self._bury, lost=self._stop_lost)
         self._obeying = asyncio.Event()
         self._refusal: GatewayError | None = None
+        self._draining: asyncio.Task[None] | None = None
         self.observers: list[Observer] = []
         """Each is called with every prediction that begins here, and with those that another worker left behind."""
 
@@ -68,18 +72,18 @@ class Predictions:
             yield
         finally:
             await self.drain()
-            await self._observing.wait(STOP_SECONDS)
+            await self._observing.wait(TELL_SECONDS)
             await self._observing.aclose()
             await self._tasks.aclose()
-            with suppress(GatewayError):
-                await self._leases.aclose()
+            await self._leases.aclose()
 
-    def drain_soon(self) -> None:
-        """Begin to drain while others still read."""
-        self._tasks.start(self.drain())
-
-    async def drain(self) -> None:
+    def drain(self) -> asyncio.Task[None]:
         """Take no more predictions and end those that run, so that their readers get a last event."""
+        if self._draining is None:
+            self._draining = self._tasks.start(self._drain())
+        return self._draining
+
+    async def _drain(self) -> None:
         self._refusal = GatewayError(
             "The service is being stopped.", status=503, code="service_stopped", retryable=True
         )
@@ -122,7 +126,7 @@ class Predictions:
             notes=notes,
             deadline=deadline,
         )
-        run = Run(prediction, stream, Recorder(self._store, _log_of(prediction.id), after=1))
+        run = Run(prediction, stream, Recorder(self._store, log_of(prediction.id), after=1))
         self._runs[prediction.id] = run
         # A caller that leaves now still leaves a whole prediction behind.
         await asyncio.shield(self._tasks.start(self._publish(run)))
@@ -153,7 +157,7 @@ class Predictions:
             if (run := self._runs.get(id)) is not None:
                 run.stop()
             else:
-                await self._store.signal(_channel_of(prediction.worker), id.encode())
+                await self._store.signal(channel_of(prediction.worker), id.encode())
             if not await self.ended(id, CANCEL_SECONDS):
                 await self._settle(id, CANCELLED)
         return await self.get(id, owner)
@@ -165,7 +169,7 @@ class Predictions:
                 if (run := self._runs.get(id)) is not None:
                     await run.done.wait()
                 else:
-                    async with aclosing(self._store.follow(_log_of(id))) as entries:
+                    async with aclosing(self._store.follow(log_of(id))) as entries:
                         async for _ in entries:
                             pass
                 return True
@@ -175,12 +179,12 @@ class Predictions:
     async def follow(self, prediction: Prediction) -> AsyncIterator[AsyncIterator[StreamEvent]]:
         """The prediction's whole stream from its first event to its terminal one, however late one comes."""
 
-        async with aclosing(replay(self._store, _log_of(prediction.id))) as recording:
+        async with aclosing(replay(self._store, log_of(prediction.id))) as recording:
             yield recording
 
     async def recorded(self, prediction: Prediction) -> Sequence[StreamEvent]:
         """What its stream has brought so far."""
-        return await recorded(self._store, _log_of(prediction.id))
+        return await recorded(self._store, log_of(prediction.id))
 
     async def _publish(self, run: Run) -> None:
         prediction = run.prediction
@@ -190,7 +194,7 @@ class Predictions:
         try:
             await asyncio.gather(
                 self._leases.hold(prediction.id),
-                self._store.append(_log_of(prediction.id), [encode_event(started)], after=0, ttl=ttl),
+                self._store.append(log_of(prediction.id), [encode_event(started)], after=0, ttl=ttl),
                 self._store.put(PREDICTION, prediction.id, dump(prediction.started()), owner=prediction.owner),
             )
         except GatewayError:
@@ -237,12 +241,12 @@ class Predictions:
             terminal = load(document.value).terminal if document is not None else terminal
         ttl = self._limits.prediction_ttl_seconds
         try:
-            await (recorder or Recorder(self._store, _log_of(id))).close(terminal, ttl=ttl)
+            await (recorder or Recorder(self._store, log_of(id))).close(terminal, ttl=ttl)
         except Conflict as error:
             if error.code == MOVED:
                 with suppress(Conflict):
                     failed = terminal if isinstance(terminal, Failed) else Failed(error)
-                    await Recorder(self._store, _log_of(id)).close(failed, ttl=ttl)
+                    await Recorder(self._store, log_of(id)).close(failed, ttl=ttl)
         await self._leases.release(id)
         return ended
 
@@ -265,7 +269,7 @@ class Predictions:
         """Stop the runs that other workers' clients cancel."""
         while True:
             try:
-                async with self._store.signals(_channel_of(self._leases.worker)) as asked:
+                async with self._store.signals(channel_of(self._leases.worker)) as asked:
                     self._obeying.set()
                     async for id in asked:
                         if (run := self._runs.get(id.decode())) is not None:
@@ -284,11 +288,3 @@ class Predictions:
         """Another worker has ended this run, or the store has forgotten it."""
         if (run := self._runs.get(id)) is not None:
             run.stop(Failed(InternalError("The store has lost this prediction; create it again.", code="store_lost")))
-
-
-def _log_of(id: str) -> str:
-    return f"{PREDICTION}:{id}"
-
-
-def _channel_of(worker: str) -> str:
-    return f"worker:{worker}"

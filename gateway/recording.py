@@ -142,7 +142,7 @@ def encode_event(event: StreamEvent) -> bytes:
 
 
 def decode_event(entry: bytes) -> StreamEvent:
-    """The event that `encode_event` wrote."""
+    """The event that `encode_event` wrote. Raises ValueError for an entry that it did not."""
     kind, rest = entry[:1], entry[1:]
     if kind == b"t":
         return TextDelta(rest.decode("utf-8", "surrogatepass"))

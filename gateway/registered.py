@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from gateway.callers import Caller
+from gateway.checks import is_whole
 from gateway.config import Settings
 from gateway.connector import Connector, Record, RegisteredModel, RegisterTask
 from gateway.errors import Conflict, Forbidden, InvalidRequest, NotFound
@@ -52,7 +53,7 @@ class Shelf(Generic[RecordT]):
 
     async def get(self, id: str, caller: Caller) -> Kept[RecordT] | None:
         """A record, None when there is none for this caller."""
-        document = await self._store.get(self._kind, id)
+        document = await self._store.get(self._kind, id) if is_whole(id) else None
         if document is None or not caller.sees(document.owner, shared=self._shared):
             return None
         return await self._read(document)
@@ -131,7 +132,10 @@ class Registered:
         return await self.connector_of(model, kept.owner)
 
     async def connector_of(self, model: RegisteredModel, owner: str) -> Connector:
-        """The connector that `model` uses, whoever asks: its owner could use it when the model was registered."""
+        """The connector that `model` uses, whoever asks: its owner could use it when the model was registered.
+
+        Raises NotFound when it is gone.
+        """
         if model.connector is not None:
             return model.connector.model_copy(update={"credential": model.credential})
         connector = await self.connectors.get(model.connector_id or "", Caller(owner, admin=True))

@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.checks import is_whole
 from gateway.config import Settings
 from gateway.errors import Conflict, GatewayError, InternalError, NotFound, UpstreamTimeout
 from gateway.events import Failed, Finished, FinishReason, Started, StreamEvent
@@ -25,6 +26,8 @@ from gateway.tasks import Tasks
 
 RESPONSE, WRITING = "response", "writing"
 PAGE = 500
+STOP_SECONDS = 0.5
+"""For the ends of responses to be written when the service is stopped; those that are begun by then."""
 STOPPED = Finished(FinishReason.CANCELLED)
 
 
@@ -74,7 +77,7 @@ class Responses:
 
     async def get(self, id: str, owner: str) -> KeptResponse:
         """One response of `owner`. Raises NotFound for another's, an expired and an unknown one alike."""
-        document = await self._store.get(RESPONSE, id)
+        document = await self._store.get(RESPONSE, id) if is_whole(id) else None
         if document is None or document.owner != owner:
             raise NotFound("There is no such response; responses are forgotten some time after their end.")
         return KeptResponse(id, json.loads(document.value))
@@ -103,11 +106,10 @@ class Responses:
 
     async def aclose(self) -> None:
         """Wait until every end is written."""
-        await self._tasks.wait(1.0)
+        await self._tasks.wait(STOP_SECONDS)
         await self._tasks.aclose()
         await self._watching.aclose()
-        with suppress(GatewayError):
-            await self._leases.aclose()
+        await self._leases.aclose()
 
     async def _begin(self, started: Started, owner: str, content: Mapping[str, Any]) -> None:
         try:

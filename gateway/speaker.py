@@ -39,8 +39,7 @@ class _Made:
 class Speaker:
     """`text` takes what is to be said, `run` (a task of the caller's) is the voice, `take` gives the audio.
 
-    `whole` fills each request up to the provider's limit; otherwise every sentence is a request of its own.
-    Raises InvalidRequest for a format that cannot be made.
+    Every sentence is a request of its own. Raises InvalidRequest for a format that cannot be made.
     """
 
     def __init__(
@@ -48,12 +47,10 @@ class Speaker:
         provider: SpeechProvider,
         request: SpeechRequest,
         heard: HeardText,
-        *,
-        whole: bool = False,
-        patience: Patience | None = None,
+        patience: Patience,
     ) -> None:
         self.signal = Signal()
-        self.text = SpokenPieces(provider.limits.characters, self.signal, whole=whole)
+        self.text = SpokenPieces(provider.limits.characters, self.signal)
         self._provider = provider
         self._request = request
         self._heard = heard
@@ -105,20 +102,21 @@ class Speaker:
         request = replace(self._request, text=piece, needed_at=self._needed_at)
         async with aclosing(self._provider.synthesize(request)) as audio, aclosing(self._patiently(audio)) as events:
             async for event in events:
-                await self._put_all(self._renderer.feed(event))
+                if self._renderer.passes(event):
+                    await self._put(event)
+                else:
+                    await self._put_all(self._renderer.feed(event))
         await self._put_all(self._renderer.settle())
         self._heard.end(self._renderer.seconds)
 
     async def _patiently(self, audio: AsyncGenerator[AudioEvent, None]) -> AsyncGenerator[AudioEvent, None]:
-        """`audio`, whose silences are bounded when there is a patience. Raises UpstreamTimeout."""
-        if self._patience is None:
-            async for event in audio:
-                yield event
-            return
+        """`audio`, whose silences are bounded. Raises UpstreamTimeout."""
         wait, limit = WaitLimit(), self._patience.first_event
         try:
             while True:
-                yield await wait.within(limit, anext(audio))
+                with wait.bounded(limit):
+                    event = await anext(audio)
+                yield event
                 limit = self._patience.idle
         except StopAsyncIteration:
             return
@@ -132,8 +130,12 @@ class Speaker:
     async def _put_all(self, events: AsyncGenerator[AudioEvent, None]) -> None:
         async with aclosing(events):
             async for event in events:
-                await self.signal.until(lambda: self._audio_ahead < MOST_AUDIO_AHEAD)
-                self._made.append(_Made(event, self._piece, self._renderer.seconds))
-                if isinstance(event, AudioDelta):
-                    self._audio_ahead += len(event.data)
-                self.signal.changed()
+                await self._put(event)
+
+    async def _put(self, event: AudioEvent) -> None:
+        if self._audio_ahead >= MOST_AUDIO_AHEAD:
+            await self.signal.until(lambda: self._audio_ahead < MOST_AUDIO_AHEAD)
+        self._made.append(_Made(event, self._piece, self._renderer.seconds))
+        if isinstance(event, AudioDelta):
+            self._audio_ahead += len(event.data)
+        self.signal.changed()

@@ -14,10 +14,12 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
+from gateway.audio import render
 from gateway.errors import GatewayError, InternalError, Truncated, Unsupported
 from gateway.events import AudioDelta, AudioEvent, AudioStart, Failed, Finished, StreamEvent, TextDelta
 from gateway.feed import SpeechFeed
 from gateway.heard import HeardText
+from gateway.pieces import whole_pieces
 from gateway.ports import SpeechProvider
 from gateway.request import SpeechRequest
 from gateway.speaker import Speaker
@@ -38,20 +40,13 @@ class _Closable(Protocol):
     async def aclose(self) -> None: ...
 
 
-async def synthesize(provider: SpeechProvider, request: SpeechRequest) -> AsyncGenerator[AudioEvent, None]:
+def synthesize(provider: SpeechProvider, request: SpeechRequest) -> AsyncGenerator[AudioEvent, None]:
     """`request.text` as audio in `request.format`, in as few calls as the provider's limit allows, in order.
 
     Raises Unsupported when nothing in the text can be spoken, InvalidRequest for a format that cannot be made, and
     what the provider raises.
     """
-    heard = HeardText()
-    speaker = Speaker(provider, request, heard, whole=True)
-    async with aclosing(_merged(speaker, Lane(), _say_all(speaker, request.text))) as events:
-        async for event in events:
-            if isinstance(event, AudioStart | AudioDelta):
-                yield event
-    if not heard.characters:
-        raise Unsupported("The text has nothing that can be spoken: no letter and no digit.", param="input")
+    return render(_voiced(provider, request), request.format)
 
 
 async def speak_feed(
@@ -63,7 +58,7 @@ async def speak_feed(
     patience: Patience | None = None,
 ) -> AsyncGenerator[AudioEvent, None]:
     """The text of `feed` as audio while it is written; `request.text` is not used. Raises what the provider raises."""
-    speaker = Speaker(provider, request, heard or HeardText(), patience=patience or Patience())
+    speaker = Speaker(provider, request, heard or HeardText(), patience or Patience())
     try:
         async with aclosing(_merged(speaker, Lane(), feed.say_to(speaker.text))) as events:
             async for event in events:
@@ -89,7 +84,7 @@ async def speak(
     A format that cannot be made raises InvalidRequest before the first event.
     """
     heard = heard or HeardText()
-    speaker = Speaker(provider, request, heard, patience=patience or Patience())
+    speaker = Speaker(provider, request, heard, patience or Patience())
     lane = Lane()
     terminals: list[Finished] = []
     try:
@@ -102,9 +97,17 @@ async def speak(
         yield _counted(terminals[0], heard)
 
 
-async def _say_all(speaker: Speaker, text: str) -> None:
-    await speaker.text.say(text)
-    speaker.text.end()
+async def _voiced(provider: SpeechProvider, request: SpeechRequest) -> AsyncGenerator[AudioEvent, None]:
+    """One call after the other. No task and no queue: the text is there, so nothing can come between two frames."""
+    is_spoken = False
+    async with aclosing(whole_pieces(request.text, provider.limits.characters)) as pieces:
+        async for piece in pieces:
+            is_spoken = True
+            async with aclosing(provider.synthesize(replace(request, text=piece))) as audio:
+                async for event in audio:
+                    yield event
+    if not is_spoken:
+        raise Unsupported("The text has nothing that can be spoken: no letter and no digit.", param="input")
 
 
 async def _read_chat(
@@ -138,21 +141,25 @@ async def _merged(
     Raises GatewayError when either side fails, after what was read and made until then.
     """
     tasks = [asyncio.create_task(writing), asyncio.create_task(speaker.run())]
+    over: list[asyncio.Task[None]] = []
+
+    def is_over(task: asyncio.Task[None]) -> None:
+        over.append(task)
+        speaker.signal.changed()
+
     for task in tasks:
-        task.add_done_callback(lambda _: speaker.signal.changed())
+        task.add_done_callback(is_over)
     try:
-        while (failure := _failure(tasks)) is None:
+        while (failure := _failure(over)) is None:
             if lane:
                 yield lane.popleft()
                 speaker.signal.changed()
             elif speaker.has_audio:
                 yield speaker.take()
-            elif all(task.done() for task in tasks):
+            elif len(over) == len(tasks):
                 return
             else:
-                await speaker.signal.until(
-                    lambda: lane or speaker.has_audio or _failure(tasks) or all(task.done() for task in tasks)
-                )
+                await _news(speaker, lane, over)
         await _stop(tasks)
         while lane:
             yield lane.popleft()
@@ -164,9 +171,15 @@ async def _merged(
         await _stop(tasks)
 
 
+async def _news(speaker: Speaker, lane: Lane, over: list[asyncio.Task[None]]) -> None:
+    """Wait until there is something to yield, or one more task is over."""
+    known = len(over)
+    await speaker.signal.until(lambda: lane or speaker.has_audio or len(over) > known)
+
+
 def _failure(tasks: list[asyncio.Task[None]]) -> BaseException | None:
     for task in tasks:
-        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+        if not task.cancelled() and (error := task.exception()) is not None:
             return error
     return None
 

@@ -7,8 +7,8 @@ is left is broken off. Nothing here knows of signals or servers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from enum import IntEnum
 
 from gateway.errors import GatewayError, UpstreamUnavailable
@@ -43,27 +43,24 @@ class Stopping:
         for call in list(self._calls[stage].values()):
             call()
 
-    @contextmanager
-    def at(self, stage: Stage, call: Callable[[], object]) -> Iterator[None]:
+    def at(self, stage: Stage, call: Callable[[], object]) -> Calling:
         """Within the block, `call` is made when the worker reaches `stage`; not for a stage that it has reached."""
-        key = object()
-        self._calls[stage][key] = call
-        try:
-            yield
-        finally:
-            del self._calls[stage][key]
+        return Calling(self._calls[stage], call)
 
-    @contextmanager
-    def work(self) -> Iterator[None]:
-        """Something that a stop waits for."""
+    def work(self) -> Working:
+        """A block that a stop waits for."""
+        return Working(self)
+
+    def begin_work(self) -> None:
+        """For `Working`."""
         self.at_work += 1
         self._idle.clear()
-        try:
-            yield
-        finally:
-            self.at_work -= 1
-            if not self.at_work:
-                self._idle.set()
+
+    def end_work(self) -> None:
+        """For `Working`."""
+        self.at_work -= 1
+        if not self.at_work:
+            self._idle.set()
 
     async def idle(self, seconds: float) -> None:
         """Wait until nothing is at work, but not longer than so many seconds."""
@@ -76,6 +73,37 @@ class Stopping:
         """Raises what a new request is told once no new work is taken."""
         if self.stage > Stage.SERVING:
             raise shutting_down("Polywire is shutting down; try again.")
+
+
+class Calling:
+    """`Stopping.at` as a context manager; classes here, since every request enters several of them."""
+
+    __slots__ = ("_call", "_calls")
+
+    def __init__(self, calls: dict[object, Callable[[], object]], call: Callable[[], object]) -> None:
+        self._calls = calls
+        self._call = call
+
+    def __enter__(self) -> None:
+        self._calls[self] = self._call
+
+    def __exit__(self, *_: object) -> None:
+        del self._calls[self]
+
+
+class Working:
+    """`Stopping.work` as a context manager."""
+
+    __slots__ = ("_stopping",)
+
+    def __init__(self, stopping: Stopping) -> None:
+        self._stopping = stopping
+
+    def __enter__(self) -> None:
+        self._stopping.begin_work()
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.end_work()
 
 
 def shutting_down(message: str = "Polywire was shut down while this stream ran; try again.") -> GatewayError:

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
+from pydantic_core import to_json
 
 from gateway.errors import Cancelled, GatewayError, Truncated
 from gateway.events import Failed, Finished, FinishReason, Usage
 from gateway.tracing import trace_id
 
-SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96)
-"""Bucket bounds of OpenTelemetry's GenAI conventions for durations."""
-TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576)
+# Names and bucket bounds are those of OpenTelemetry's GenAI conventions.
+FIRST_SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
+TOKENS = tuple(4**power for power in range(14))
 
 STREAMS = Counter("polywire_streams", "Streams by their true outcome.", ["wire", "provider", "outcome"])
 REQUESTS = Counter("polywire_requests", "Answered requests; health and metrics are not counted.", ["wire", "status"])
 OPEN = Gauge("polywire_streams_open", "Streams at work.", ["wire"], multiprocess_mode="livesum")
 FIRST_TOKEN = Histogram(
-    "gen_ai_server_time_to_first_token_seconds", "Time to the first delta.", ["wire", "provider"], buckets=SECONDS
+    "gen_ai_server_time_to_first_token_seconds", "Time to the first delta.", ["wire", "provider"], buckets=FIRST_SECONDS
 )
 PER_TOKEN = Histogram(
-    "gen_ai_server_time_per_output_token_seconds", "Mean time between deltas.", ["wire", "provider"], buckets=SECONDS
+    "gen_ai_server_time_per_output_token_seconds",
+    "Mean time between deltas.",
+    ["wire", "provider"],
+    buckets=TOKEN_SECONDS,
 )
 TOKEN_USAGE = Histogram(
     "gen_ai_client_token_usage", "Tokens of one answer.", ["wire", "provider", "gen_ai_token_type"], buckets=TOKENS
@@ -214,12 +219,12 @@ def write_access_line(
     }
     if request:
         request.logged = True
-    access_log.info(json.dumps({key: value for key, value in line.items() if value is not None}))
+    _write(line)
 
 
 def count_request(wire: str, status: int) -> None:
     """Count an answer by its HTTP status."""
-    REQUESTS.labels(wire, str(status)).inc()
+    _labelled(REQUESTS, wire, str(status)).inc()
 
 
 def log_refusal(request: RequestScope, status: int) -> None:
@@ -242,7 +247,15 @@ def log_request(request: RequestScope, status: int, outcome: str, code: str | No
         "code": code,
         "duration_ms": _rounded((time.perf_counter() - request.started_at) * 1000),
     }
-    access_log.info(json.dumps({key: value for key, value in line.items() if value is not None}))
+    _write(line)
+
+
+def _write(line: Mapping[str, object]) -> None:
+    if not access_log.isEnabledFor(logging.INFO):
+        return
+    # Not `access_log.info`, which looks for its caller through the stack, four times as long as all the rest.
+    text = to_json(line, exclude_none=True).decode()
+    access_log.handle(logging.LogRecord(access_log.name, logging.INFO, "", 0, text, None, None))
 
 
 def _rounded(value: float | None) -> float | None:

@@ -22,6 +22,8 @@ QUOTES = re.compile(r'\\.|"', re.DOTALL)
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 DEEPEST = 8
 """How many connector parameters may name one another."""
+MOST_FILLED = 10_000
+"""How many placeholders one template may come to; parameters that name one another many times multiply them."""
 
 
 class Place(Enum):
@@ -96,6 +98,7 @@ class _Filling:
         self._in_string = False
         self.written: list[str] = []
         self.missing: list[str] = []
+        self._filled = 0
 
     def defines(self, name: str) -> bool:
         return name in self._values.request or name in self._values.connector
@@ -105,7 +108,8 @@ class _Filling:
         if depth > DEEPEST:
             raise InvalidRequest("The connector's parameters name one another without end.")
         end = 0
-        for found in PLACEHOLDER.finditer(template):
+        # What no brace closes is no placeholder, and looking for its end from every beginning costs quadratic time.
+        for found in PLACEHOLDER.finditer(template, 0, template.rfind("}") + 1):
             self._literal(template[end : found.start()])
             self._placeholder(found, depth)
             end = found.end()
@@ -118,6 +122,9 @@ class _Filling:
 
     def _placeholder(self, found: re.Match[str], depth: int) -> None:
         escaped, kind, name, default = found.groups()
+        self._filled += 1
+        if self._filled > MOST_FILLED:
+            raise InvalidRequest(f"The connector's template has more than {MOST_FILLED} placeholders.")
         if escaped:
             self.written.append(found[0][1:])
         elif kind == "credential":

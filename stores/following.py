@@ -82,7 +82,10 @@ class Follower:
 async def follow_log(
     read: Callable[[int], Awaitable[LogPage]], follower: Follower, after: int
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    """Every entry after position `after` until the log's end. `read` gives at most FOLLOW_ENTRIES after a position."""
+    """Every entry after position `after` until the log's end. `read` gives at most FOLLOW_ENTRIES after a position.
+
+    Raises NotFound when the log expires meanwhile.
+    """
     while True:
         if follower.behind:
             # Before the store is read, so that what comes meanwhile is not missed.

@@ -23,6 +23,7 @@ MOST_BYTES = 1024 * 1024
 MOST_WAITING = 2000
 BATCH_SECONDS = 10.0
 """How long a server may take for one batch; then the connection counts as broken."""
+CLOSE_SECONDS = 0.25
 PAUSES = (0.02, 1.0)
 """The first and the longest pause before a server that failed is tried again."""
 UNDONE = (NoScriptError, ReadOnlyError)
@@ -74,7 +75,7 @@ class RedisLink:
     async def aclose(self) -> None:
         """Send what waits, if the server takes it soon, and disconnect."""
         if self._working is not None:
-            await asyncio.wait([self._working], timeout=BATCH_SECONDS / 5)
+            await asyncio.wait([self._working], timeout=CLOSE_SECONDS)
             self._working.cancel()
             await asyncio.wait([self._working])
         for command in self._waiting:

@@ -59,7 +59,10 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def prepare(path: Path) -> None:
-    """Create the file, readable by its owner alone, and its tables. Several processes may do so at once."""
+    """Create the file, readable by its owner alone, and its tables. Several processes may do so at once.
+
+    Raises InternalError for a file of another format.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = connect(path)

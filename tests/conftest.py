@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests.canaries import (
-    no_key_is_logged,
+    no_key_is_shown,
     pytest_configure,
     pytest_runtest_logreport,
     pytest_sessionfinish,
@@ -23,7 +24,7 @@ from tests.redis_server import RedisServer, redis_server
 from tests.running import ROOT, Service, running
 
 __all__ = [
-    "no_key_is_logged",
+    "no_key_is_shown",
     "pytest_configure",
     "pytest_runtest_logreport",
     "pytest_sessionfinish",
@@ -76,6 +77,15 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
     """A Redis for all tests that leave it running; each begins by emptying it."""
     with redis_server(tmp_path_factory.mktemp("redis")) as server:
         yield server
+
+
+@pytest.fixture
+async def no_task_is_left() -> AsyncIterator[None]:
+    """The test ends every task that it began."""
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    assert not left
 
 
 @pytest.fixture(autouse=True)

@@ -66,7 +66,15 @@ def unlocked() -> list[str]:
     return [f"requirements.lock: lacks {pin}; run make lock" for pin in pins if f"{pin.lower()} \\" not in locked]
 
 
+def unlisted() -> list[str]:
+    """Locked packages whose licence is not listed."""
+    listed = Path("docs/licences.md").read_text(encoding="utf-8")
+    pins = re.findall(r"^([\w.-]+)==([^ ;\\]+)", Path("requirements.lock").read_text(encoding="utf-8"), re.M)
+    missing = (name for name, version in pins if f"| {name} | {version} |" not in listed)
+    return [f"docs/licences.md: lacks {name}; run make licences" for name in missing]
+
+
 if __name__ == "__main__":
-    found = [fault for path in tracked() for fault in broken(path)] + unlocked()
+    found = [fault for path in tracked() for fault in broken(path)] + unlocked() + unlisted()
     print("\n".join(found) or "house rules: kept")  # noqa: T201 - a command's output
     sys.exit(bool(found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -21,8 +22,12 @@ def install() -> None:
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed; install Node.js 20 or newer")
     wanted, marker = FOLDER / "package-lock.json", FOLDER / "node_modules" / ".package-lock.json"
-    if not marker.exists() or marker.stat().st_mtime < wanted.stat().st_mtime:
-        subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=FOLDER, check=True, capture_output=True)
+    with wanted.open() as lock:
+        # Test processes that run side by side would install over each other.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not marker.exists() or marker.stat().st_mtime < wanted.stat().st_mtime:
+            command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            subprocess.run(command, cwd=FOLDER, check=True, capture_output=True)
 
 
 def run_node(script: str, *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None) -> Any:

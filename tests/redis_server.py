@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -22,26 +23,43 @@ MISSING = "needs a Redis: apt-get install redis-server (or put valkey-server int
 
 @dataclass
 class RedisServer:
-    """A server in `folder`. What it stores survives `restart` only if it is `persistent`."""
+    """A server in `folder`. What it stores survives `restart` only if it is `persistent`.
+
+    With a `certificate`, a file that holds its key too, it speaks TLS and nothing else.
+    """
 
     folder: Path
     port: int
     persistent: bool = False
     password: str | None = None
+    certificate: Path | None = None
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         secret = f":{self.password}@" if self.password else ""
-        return f"redis://{secret}127.0.0.1:{self.port}/0"
+        return f"redis{'s' if self.certificate else ''}://{secret}127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
         """Start it and wait until it answers."""
         program = find_program()
-        command = [program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", ""]
+        command = [
+            program,
+            "--tls-port" if self.certificate else "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            str(self.folder),
+            "--save",
+            "",
+        ]
         command += ["--appendonly", "yes" if self.persistent else "no", "--appendfsync", "always"]
         if self.password:
             command += ["--requirepass", self.password]
+        if self.certificate:
+            file = str(self.certificate)
+            command += ["--port", "0", "--tls-cert-file", file, "--tls-key-file", file, "--tls-auth-clients", "no"]
         with (self.folder / "redis.log").open("ab") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 10
@@ -74,12 +92,19 @@ class RedisServer:
 
     def command(self, *words: str) -> str:
         """The raw answer to one command."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+        with self._connect() as connection:
             if self.password:
                 connection.sendall(f"AUTH {self.password}\r\n".encode())
                 connection.recv(100)
             connection.sendall(" ".join(words).encode() + b"\r\n")
             return connection.recv(65536).decode()
+
+    def _connect(self) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=5)
+        if self.certificate is None:
+            return connection
+        trust = ssl.create_default_context(cafile=self.certificate)
+        return trust.wrap_socket(connection, server_hostname="127.0.0.1")
 
     def _answers(self) -> bool:
         try:
@@ -99,10 +124,12 @@ def find_program() -> str:
 
 
 @contextmanager
-def redis_server(folder: Path, *, persistent: bool = False, password: str | None = None) -> Iterator[RedisServer]:
+def redis_server(
+    folder: Path, *, persistent: bool = False, password: str | None = None, certificate: Path | None = None
+) -> Iterator[RedisServer]:
     """A server until the block ends."""
     folder.mkdir(parents=True, exist_ok=True)
-    server = RedisServer(folder, free_port(), persistent, password)
+    server = RedisServer(folder, free_port(), persistent, password, certificate)
     server.start()
     try:
         yield server

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from tests.canaries import SEARCH
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
+SELF_DESCRIPTIONS = ("/metrics", "/docs.json", "/schema.json", "/openapi.json")
 
 
 def free_port() -> int:
@@ -107,6 +108,7 @@ def running(
     target: str = "service:Polywire",
     cwd: Path = ROOT,
     tls: tuple[Path, Path] | None = None,
+    port: int | None = None,
 ) -> Iterator[Service]:
     """Run the service with `config` as its polywire.yaml until the block ends; its state lives in `folder`.
 
@@ -116,7 +118,7 @@ def running(
     """
     path = folder / "polywire.yaml"
     path.write_text(yaml.safe_dump(dict(config)), encoding="utf-8")
-    port, grpc_port = free_port(), free_port() if grpc else 0
+    port, grpc_port = port or free_port(), free_port() if grpc else 0
     log = folder / "service.log"
     variables = {
         **{name: value for name, value in os.environ.items() if not name.startswith("POLYWIRE")},
@@ -140,12 +142,24 @@ def running(
             stderr=subprocess.STDOUT,
         )
     service = Service(port, grpc_port, log, process, certificate=tls[0] if tls else None)
+    SEARCH.ports.add(port)
     try:
         _wait_until_ready(service)
         yield service
+        _search(service, variables.get("POLYWIRE_API_KEYS", ""))
     finally:
         _stop(process)
         SEARCH.read(log.read_text(errors="replace"), str(log))
+        SEARCH.read_folder(folder)
+
+
+def _search(service: Service, keys: str) -> None:
+    """Look for keys in what the service tells of itself; one that a test has ended tells nothing."""
+    if keys:
+        service.headers["authorization"] = f"Bearer {keys.partition(',')[0]}"
+    for path in SELF_DESCRIPTIONS:
+        with suppress(OSError):
+            SEARCH.read(service.get(path), f"{path} of {service.log}")
 
 
 def _wait_until_ready(service: Service) -> None:

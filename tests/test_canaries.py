@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
 
-from tests.canaries import Search
-from tests.running import ROOT
+from tests.canaries import SEARCH, Search
+from tests.running import ROOT, Service
 
 LEAKS = """
 import logging
@@ -44,6 +46,30 @@ def test_a_run_that_shows_a_key_fails_and_tells_where(tmp_path: Path, options: t
 def test_a_run_that_shows_none_passes(tmp_path: Path) -> None:
     status, said = _run(tmp_path, "import logging\n\ndef test_well(): logging.warning('no key')")
     assert (status, "1 log records" in said, ", 0 with a key" in said) == (0, True, True)
+
+
+def test_a_key_in_a_stored_file_is_found(tmp_path: Path) -> None:
+    status, said = _run(tmp_path, "def test_stores(tmp_path): (tmp_path / 'a.db').write_bytes(b'\\0sk-canary-4')")
+    assert (status, "a.db: b'\\x00sk-canary-4'" in said) == (1, True)
+
+
+def test_a_key_in_a_services_answer_is_found_and_in_anybody_elses_not() -> None:
+    search = Search()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        search.hear(client, b"sk-canary-7")
+        assert search.found == []
+        search.ports.add(server.getsockname()[1])
+        search.hear(client, b'{"error": "sk-canary-7"}')
+    assert search.found == ['an answer of a service: b\'{"error": "sk-canary-7"}\'']
+
+
+async def test_every_answer_of_a_service_is_searched(service: Service) -> None:
+    before = SEARCH.answers
+    async with aiohttp.ClientSession() as session, session.get(f"{service.url}/nowhere") as answer:
+        assert answer.status == 404
+    service.get("/readyz")
+    assert SEARCH.answers >= before + 2
+    assert service.port in SEARCH.ports
 
 
 def test_a_key_in_a_services_log_is_found() -> None:

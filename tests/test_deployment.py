@@ -14,6 +14,7 @@ from prometheus_client import REGISTRY
 
 import gateway.telemetry  # noqa: F401 - registers the series
 from gateway.config import Settings
+from gateway.config_errors import ConfigError
 from tests.running import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -61,6 +62,23 @@ def test_the_configuration_of_the_base_is_one(monkeypatch: pytest.MonkeyPatch) -
     settings = Settings.load(BASE / "polywire.yaml")
     assert settings.models[0].id == "default"
     assert settings.limits.drain_seconds == 30
+
+
+def test_pods_start_only_with_a_store_that_all_of_them_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment, autoscaler = load(BASE / "deployment.yaml")["spec"], load(BASE / "autoscaler.yaml")["spec"]
+    (container,) = deployment["template"]["spec"]["containers"]
+    environment = {entry["name"]: entry.get("value") for entry in container["env"]}
+    declared = environment["POLYWIRE__REPLICAS"]
+    assert int(declared) == autoscaler["maxReplicas"] >= autoscaler["minReplicas"] > 1
+    # An overlay's edit of the autoscaler leaves the number as it is; nothing else may say how many pods there are.
+    assert "replicas" not in deployment
+    assert "replicas" not in load(BASE / "kustomization.yaml")
+    monkeypatch.setenv("POLYWIRE__REPLICAS", declared)
+    monkeypatch.delenv("POLYWIRE_STORE", raising=False)
+    with pytest.raises(ConfigError, match="POLYWIRE_STORE"):
+        Settings.load(BASE / "polywire.yaml")
+    monkeypatch.setenv("POLYWIRE_STORE", "redis://redis:6379/0")
+    assert Settings.load(BASE / "polywire.yaml").replicas == autoscaler["maxReplicas"]
 
 
 def test_pods_have_time_to_drain_before_they_are_killed() -> None:

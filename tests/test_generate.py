@@ -68,15 +68,6 @@ def test_bentoml_client_streams_and_raises_on_a_broken_body(service: Service) ->
             list(client.generate(prompt="hi", model="fails-midway"))
 
 
-async def test_bentomls_asynchronous_client_streams_and_raises_on_a_broken_body(service: Service) -> None:
-    async with bentoml.AsyncHTTPClient(service.url) as client:
-        assert (
-            "".join([piece async for piece in client.generate(prompt="hi", model="hello")]) == "Hello 안녕하세요 👋🏽"
-        )
-        with pytest.raises(Exception, match="incomplete chunked read"):
-            [piece async for piece in client.generate(prompt="hi", model="fails-midway")]
-
-
 def test_outcomes_are_counted_as_what_they_were(service: Service) -> None:
     before = {
         outcome: service.metric("polywire_streams_total", wire="generate", outcome=outcome)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from adapters import http
-from adapters.http import HttpUpstream, read_whole
+from adapters.http import HttpUpstream, read, read_whole
 from adapters.http_errors import retry_after
 from adapters.openai_chat import OpenAIChat
 from gateway.config import ProviderRow, Settings
@@ -245,4 +245,17 @@ async def test_a_body_over_the_limit_is_refused() -> None:
         with pytest.raises(UpstreamError, match="more than 1000 bytes"):
             async with upstream.send("GET", "/big") as response:
                 await read_whole(response, row, 1000)
+        await upstream.aclose()
+
+
+async def test_what_arrived_with_the_break_is_read_before_the_break_is_told() -> None:
+    async with ByteServer({"/cut": Answer((b"Hel", b"lo", Act.DROP))}) as server:
+        row = ProviderRow(name="up", type="openai")
+        upstream = HttpUpstream(row, server.url)
+        async with upstream.send("GET", "/cut") as response:
+            await server.without_connections()
+            pieces = read(response, row)
+            assert await anext(pieces) == b"Hello"
+            with pytest.raises(Truncated):
+                await anext(pieces)
         await upstream.aclose()

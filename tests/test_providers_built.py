@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import subprocess
+import sys
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +20,7 @@ from gateway.config import Kind, ModelRow, ProviderRow, Settings
 from gateway.errors import GatewayError, InternalError, UpstreamError
 from gateway.ports import Provider
 from gateway.providers import Providers
+from tests.running import ROOT
 
 ROW = ProviderRow(name="slow", type="scripted")
 
@@ -132,3 +137,12 @@ async def test_a_missing_package_is_told_by_its_name(monkeypatch: pytest.MonkeyP
     with pytest.raises(GatewayError, match="vendor_sdk") as raised:
         await providers.get(ProviderRow(name="cloud", type="bedrock"), "chat")
     assert not isinstance(raised.value, UpstreamError)
+
+
+def test_the_embedded_voice_tells_nobody_that_it_runs(tmp_path: Path) -> None:
+    """onnxruntime keeps an id of the machine and a queue of events for its maker, unless it is told not to."""
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    environment.pop("ORT_DISABLE_TELEMETRY", None)
+    command = [sys.executable, "-c", "import adapters.local_speech, onnxruntime"]
+    subprocess.run(command, env=environment, cwd=ROOT, check=True)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == []

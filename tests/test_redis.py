@@ -13,6 +13,7 @@ from gateway.errors import Conflict, GatewayError, NotFound
 from gateway.ports import Store
 from stores import open_store, redis_hub
 from tests.redis_server import RedisServer, redis_server
+from tests.upstreams.certificates import self_signed
 
 PASSWORD = "open-sesame"
 
@@ -144,6 +145,35 @@ async def test_a_wrong_password_is_a_store_that_does_not_answer(
     assert "AuthenticationError" in caplog.text
     assert "hush" not in caplog.text + caught.value.message + repr(wrong)
     await wrong.aclose()
+
+
+async def test_a_server_with_tls_is_read_and_written_and_an_untrusted_one_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate, chain = tmp_path / "certificate.pem", tmp_path / "chain.pem"
+    self_signed(certificate, chain)
+    with redis_server(tmp_path / "redis", password=PASSWORD, certificate=chain) as server:
+        store = open_store(f"{server.url}?ssl_ca_certs={certificate}")
+        following = asyncio.create_task(entries(store, "log"))
+        for number, value in enumerate((b"a", b"b", b"c")):
+            await store.append("log", [value], after=number, last=value == b"c")
+        assert await following == [b"a", b"b", b"c"]
+        async with store.signals("channel") as messages:
+            await store.signal("channel", b"heard")
+            async with asyncio.timeout(5):
+                assert await anext(messages) == b"heard"
+        await store.aclose()
+        assert not caplog.records
+        # No certificate authority of this machine has signed it.
+        untrusting = open_store(server.url)
+        with pytest.raises(GatewayError) as caught:
+            await untrusting.get("kind", "key")
+        assert caught.value.code == "store_unavailable"
+        await untrusting.aclose()
+        plain = open_store(server.url.replace("rediss:", "redis:"))
+        with pytest.raises(GatewayError):
+            await plain.get("kind", "key")
+        await plain.aclose()
 
 
 async def test_scripts_that_the_server_was_told_to_forget_are_loaded_again(server: RedisServer, store: Store) -> None:

@@ -1,7 +1,7 @@
 """A whole text as audio: its calls, its order, its one header, its bounds."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import numpy as np
@@ -25,17 +25,11 @@ from gateway.speech import synthesize
 from tests.sounds import heard, largest_step, tone
 from tests.voices import FakeVoice, all_of, settled, silence
 
+pytestmark = pytest.mark.usefixtures("no_task_is_left")
+
 
 def asked(text: str, encoding: Encoding = Encoding.PCM, rate: int = 24_000) -> SpeechRequest:
     return SpeechRequest("voice", text, "heart", AudioFormat(encoding, rate), 1.5)
-
-
-@pytest.fixture(autouse=True)
-async def no_task_is_left() -> AsyncIterator[None]:
-    before = asyncio.all_tasks()
-    yield
-    left = asyncio.all_tasks() - before - {asyncio.current_task()}
-    assert not left
 
 
 async def test_a_short_text_is_one_call_with_everything_that_was_asked() -> None:

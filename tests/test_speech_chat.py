@@ -1,7 +1,6 @@
 """A chat spoken while it runs: order of events, failures, leaving, bounds."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import pytest
@@ -44,16 +43,10 @@ from tests.voices import (
     text_of,
 )
 
+pytestmark = pytest.mark.usefixtures("no_task_is_left")
+
 STARTED = Started("id", "model", 0)
 WAV = SpeechRequest("voice", "", format=AudioFormat(Encoding.WAV))
-
-
-@pytest.fixture(autouse=True)
-async def no_task_is_left() -> AsyncIterator[None]:
-    before = asyncio.all_tasks()
-    yield
-    left = asyncio.all_tasks() - before - {asyncio.current_task()}
-    assert not left
 
 
 async def test_text_passes_unchanged_and_its_sentences_are_spoken() -> None:

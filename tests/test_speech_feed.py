@@ -1,7 +1,6 @@
 """Text spoken while a client writes it, and what of a text was heard."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import pytest
@@ -27,13 +26,7 @@ from tests.voices import (
     silence,
 )
 
-
-@pytest.fixture(autouse=True)
-async def no_task_is_left() -> AsyncIterator[None]:
-    before = asyncio.all_tasks()
-    yield
-    left = asyncio.all_tasks() - before - {asyncio.current_task()}
-    assert not left
+pytestmark = pytest.mark.usefixtures("no_task_is_left")
 
 
 async def test_what_was_heard_is_cut_at_a_word_of_the_piece_that_was_interrupted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -47,6 +48,7 @@ NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": Fal
 """FastAPI looks for OpenTelemetry's providers in the environment at every request; gateway/telemetry.py measures."""
 
 
+@lru_cache(maxsize=512)
 def wire_of(path: str) -> Wire:
     """The wire that owns `path`; what is nobody's is answered in the BentoML wire's shape."""
     return next((wire for wire in WIRES if wire.paths.fullmatch(path)), generate.WIRE)
@@ -70,7 +72,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
                 _grpc(ml_streams),
                 stop_signals(gateway.stopping, gateway.settings.limits.drain_seconds),
             ):
-                with gateway.stopping.at(Stage.ENDING, predictions.drain_soon):
+                with gateway.stopping.at(Stage.ENDING, predictions.drain):
                     yield
         finally:
             warming.cancel()

@@ -77,11 +77,10 @@ class Answer:
 
     def _begin(self, message: Message) -> None:
         self.started = True
-        headers = MutableHeaders(scope=message)
-        headers["x-request-id"] = self._request.request_id
+        message["headers"] = [*message["headers"], (b"x-request-id", self._request.request_id.encode())]
         if self._stopping.stage > Stage.SERVING and message["type"] == "http.response.start":
             # The next request of this client belongs to another worker.
-            headers["connection"] = "close"
+            MutableHeaders(scope=message)["connection"] = "close"
         self._status = message.get("status", 101)
         if self._scope["path"] in QUIET_PATHS:
             return

@@ -13,16 +13,16 @@ import hmac
 import ipaddress
 import re
 import time
-from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from urllib.parse import SplitResult, urlsplit
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.callers import ADMIN, Caller, current_caller
 from gateway.config import Settings
 from gateway.errors import Forbidden, GatewayError, Unauthorized
-from wires.base import Wire
+from wires.base import Wire, headers_of
 from wires.client_keys import ClientKeys
 
 OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/[a-z.]*)?|v1/(streams|files)/[^/]+)")
@@ -34,7 +34,7 @@ PLAIN_HOST = re.compile(r"[A-Za-z0-9-]+(\.localhost)?(:[0-9]+)?")
 CLIENT_KEY_PATH = "/v1/realtime"
 """The one path that a client secret opens."""
 KEY_PROTOCOL = "openai-insecure-api-key."
-SIGV4 = re.compile(r"AWS4-HMAC-SHA256 .*?Credential=([^/,\s]+)/")
+KEY_ID = re.compile(r"([^/,\s]+)/")
 
 
 class AuthMiddleware:
@@ -92,12 +92,13 @@ class Policy:
 
     def admit(self, scope: Scope) -> Caller:
         """Who asks. Raises Unauthorized or Forbidden unless the request may go on."""
-        headers = Headers(scope=scope)
+        headers = headers_of(scope)
         if scope["type"] == "websocket":
             self._check_origin(headers)
         keys = list(credentials(headers))
         local = _is_local(scope, headers)
-        caller = self._caller(keys, loopback=local)
+        known = [key for key in keys if self._known(key)]
+        caller = self._caller(known, loopback=local)
         if self._open or OPEN_PATHS.fullmatch(scope["path"]) or _preflight(scope, headers):
             return caller
         if not self._has_keys:
@@ -111,18 +112,20 @@ class Policy:
             return caller
         if not keys:
             raise Unauthorized("No API key was sent; send it as 'Authorization: Bearer <key>'.", code="missing_api_key")
-        if not any(self._known(key) or self._is_client_key(key, scope) for key in keys):
-            raise Unauthorized("The API key is not valid.", code="invalid_api_key")
+        if not known and not any(self._is_client_key(key, scope) for key in keys):
+            raise Unauthorized(
+                "The API key is not valid; valid are those in POLYWIRE_API_KEYS, where this service was started.",
+                code="invalid_api_key",
+            )
         return caller
 
-    def _caller(self, keys: list[str], *, loopback: bool) -> Caller:
+    def _caller(self, known: list[str], *, loopback: bool) -> Caller:
         """Without any key configured, whoever is on this machine runs it. An admin key, where there is one, creates."""
-        if self._admin is not None and any(hmac.compare_digest(_hash(key), self._admin) for key in keys):
+        if self._admin is not None and any(hmac.compare_digest(_hash(key), self._admin) for key in known):
             return Caller(ADMIN, admin=True, creates=True)
         creates = self._admin is None and loopback
-        known = next((key for key in keys if self._known(key)), None)
-        if known is not None:
-            return Caller(_hash(known).hex()[:32], creates=creates)
+        if known:
+            return Caller(_hash(known[0]).hex()[:32], creates=creates)
         return Caller(ADMIN, admin=True, creates=True) if creates and not self._has_keys else Caller(creates=creates)
 
     def _known(self, key: str) -> bool:
@@ -133,16 +136,16 @@ class Policy:
     def _is_client_key(self, key: str, scope: Scope) -> bool:
         return scope["path"] == CLIENT_KEY_PATH and self._client_keys.read(key, time.time()) is not None
 
-    def _check_origin(self, headers: Headers) -> None:
+    def _check_origin(self, headers: Mapping[str, str]) -> None:
         """Only browsers send an Origin. Another site's page may not open our sockets, nor use this machine's trust."""
         origin = headers.get("origin")
         if origin is None or origin in self._origins or "*" in self._origins:
             return
-        if urlsplit(origin).netloc != headers.get("host", ""):
+        if _place(origin).netloc != headers.get("host"):
             raise Forbidden("Pages of this origin may not come here; add it to 'origins' in polywire.yaml.")
 
 
-def credentials(headers: Headers) -> Iterator[str]:
+def credentials(headers: Mapping[str, str]) -> Iterator[str]:
     """Every key that the request carries, whatever its client's convention."""
     authorization = headers.get("authorization", "")
     scheme, _, value = authorization.partition(" ")
@@ -152,13 +155,21 @@ def credentials(headers: Headers) -> Iterator[str]:
         case "basic":
             yield from _password(value)
         case "aws4-hmac-sha256":
-            yield from SIGV4.findall(authorization)
+            if (key := signing_key(value)) is not None:
+                yield key
     for name in ("api-key", "x-api-key"):
         if name in headers:
             yield headers[name]
     for protocol in headers.get("sec-websocket-protocol", "").split(","):
         if protocol.strip().startswith(KEY_PROTOCOL):
             yield protocol.strip().removeprefix(KEY_PROTOCOL)
+
+
+def signing_key(fields: str) -> str | None:
+    """The key id in the `fields` of a SigV4 `Authorization` header."""
+    # Looked for once and not from every place: anybody may send a long header.
+    found = KEY_ID.match(fields.partition("Credential=")[2])
+    return found[1] if found else None
 
 
 def _password(value: str) -> Iterator[str]:
@@ -173,22 +184,35 @@ def _hash(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "replace")).digest()
 
 
-def _preflight(scope: Scope, headers: Headers) -> bool:
+def _preflight(scope: Scope, headers: Mapping[str, str]) -> bool:
     return scope.get("method") == "OPTIONS" and "access-control-request-method" in headers
 
 
-def _is_local(scope: Scope, headers: Headers) -> bool:
+def _is_local(scope: Scope, headers: Mapping[str, str]) -> bool:
     """Whether the client is on this machine. Who was forwarded is not, whatever the header says, and neither is a page
     whose site's name was made to lead here: its `Host` is that name, which has a dot."""
     if any(name in headers for name in FORWARDED):
         return False
     client = scope.get("client")
     host = headers.get("host", "localhost")
-    if not PLAIN_HOST.fullmatch(host) and not _is_address(urlsplit(f"//{host}").hostname or ""):
-        return False
-    return client is not None and _is_loopback(client[0])
+    return _is_plain(host) and client is not None and _is_loopback(client[0])
 
 
+@lru_cache(maxsize=256)
+def _is_plain(host: str) -> bool:
+    """Whether a `Host` is an address or a name without a domain."""
+    return PLAIN_HOST.fullmatch(host) is not None or _is_address(_place(f"//{host}").hostname or "")
+
+
+def _place(url: str) -> SplitResult:
+    """The parts of a URL; what is none has none, since `urlsplit` raises for brackets that hold no address."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return SplitResult("", "", "", "", "")
+
+
+@lru_cache(maxsize=256)
 def _is_loopback(host: str) -> bool:
     if not _is_address(host):
         return False

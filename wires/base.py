@@ -70,6 +70,11 @@ def gateway_of(request: Request) -> Gateway:
     return gateway
 
 
+def headers_of(scope: Scope) -> Mapping[str, str]:
+    """The request's headers by their names in lower case; of one that came twice the first counts."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
+
+
 def owner_of(request: Request) -> str:
     """Whose request this is: the hashed id of its key, empty where keys are not asked for."""
     owner: str = getattr(request.state, "owner", "")
@@ -111,8 +116,10 @@ class StreamResponse(Response):
         headers: Mapping[str, str] = SSE_HEADERS,
         keepalive: bytes | None = None,
     ) -> None:
-        super().__init__(content=None, media_type=media_type, headers=dict(headers))
-        del self.headers["content-length"]
+        # Not Response's own __init__, which would look for a body's length.
+        self.status_code, self.background, self.body = 200, None, b""
+        given = {"content-type": media_type, **headers}
+        self.raw_headers = [(name.encode(), value.encode()) for name, value in given.items()]
         self._open = open_stream
         self._encoder = encoder
         self._wire = wire
@@ -122,7 +129,7 @@ class StreamResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # A task of its own: what wakes the stream then does not pass the middleware that the request came through,
         # some forty frames, at every event. Whoever cancels this one cancels that.
-        await asyncio.create_task(self._play(scope, receive, send))
+        await asyncio.get_running_loop().create_task(self._play(scope, receive, send))
 
     async def _play(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = _Body(send, self._head(), self._limits, self._keepalive)

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ConfigDict, Field
 
 from gateway.errors import InvalidRequest, Unsupported
+from gateway.request import Sampling
 from wires.chat_messages import OpenBody
 
 
@@ -68,6 +69,18 @@ class SampledBody(StreamedBody):
         """The stop sequences; an empty one stops nothing."""
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
         return tuple(stop for stop in stops if stop)
+
+    def sampling(self, max_tokens: int | None) -> Sampling:
+        """The sampling that the body asks for; each form has its own name for `max_tokens`."""
+        return Sampling(
+            max_tokens=max_tokens,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            stop=self.stops,
+            seed=self.seed,
+            presence_penalty=self.presence_penalty,
+            frequency_penalty=self.frequency_penalty,
+        )
 
     def check_n(self) -> None:
         """Raise Unsupported for more than one answer."""

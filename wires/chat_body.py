@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.request import ChatRequest, Sampling, Tool
+from gateway.request import ChatRequest, Tool
 from wires.bodies import SampledBody, StrictBody
 from wires.chat_messages import MessageBody, parse_messages
 
@@ -87,15 +87,7 @@ def parse(body: ChatBody) -> ChatRequest:
         tools=tools,
         tool_choice=choice,
         parallel_tool_calls=body.parallel_tool_calls,
-        sampling=Sampling(
-            max_tokens=body.max_completion_tokens or body.max_tokens,
-            temperature=body.temperature,
-            top_p=body.top_p,
-            stop=body.stops,
-            seed=body.seed,
-            presence_penalty=body.presence_penalty,
-            frequency_penalty=body.frequency_penalty,
-        ),
+        sampling=body.sampling(body.max_completion_tokens or body.max_tokens),
         response_format=_response_format(body.response_format),
         reasoning_effort=body.reasoning_effort,
         user=body.user,

@@ -8,40 +8,52 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
+from starlette.responses import Response
 from uvicorn.protocols.http import auto
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.config import Limits
+from gateway.errors import GatewayError, InvalidRequest, RateLimited, reason_phrase
+from wires.base import Wire, retry_headers
 
-REFUSAL = b"HTTP/1.1 %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-TOO_LARGE = b"431 Request Header Fields Too Large"
-TOO_SLOW = b"408 Request Timeout"
-FULL = b"503 Service Unavailable"
+WireOf = Callable[[str], Wire]
 
 
-def bound_connections(limits: Limits) -> None:
+def bound_connections(limits: Limits, wire_of: WireOf) -> None:
     """Hold every connection of this process to `limits`, and let it have as many files as the system allows."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     BoundedProtocol.limits = limits
+    BoundedProtocol.wire_of = staticmethod(wire_of)
     auto.AutoHTTPProtocol = BoundedProtocol
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1, with a clock and a measure on every request's head."""
+    """uvicorn's HTTP/1.1, with a clock and a measure on every request's head.
 
-    limits = Limits()
+    When there are too many connections, the one goes that has waited longest with its head unfinished: whoever holds
+    thousands of them open keeps nobody out.
+    """
+
+    limits: ClassVar[Limits] = Limits()
+    wire_of: ClassVar[WireOf]
+    _unfinished: ClassVar[dict[BoundedProtocol, None]] = {}
+    """Oldest first."""
     _clock: asyncio.TimerHandle | None = None
     _head_open = True
     _head_bytes = 0
+    url = b""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
-            self._close(FULL)
-            return
+            leaving = next(iter(self._unfinished), self)
+            leaving._refuse(_full(self.limits))
+            if leaving is self:
+                return
         self._start_clock()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -55,7 +67,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._head_open:
             self._head_bytes += len(data)
             if self._head_bytes > self.limits.header_bytes:
-                self._close(TOO_LARGE)
+                self._refuse(_too_large(self.limits))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -69,15 +81,51 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _start_clock(self) -> None:
         if self._clock is None:
-            self._clock = self.loop.call_later(self.limits.header_seconds, self._close, TOO_SLOW)
+            self._clock = self.loop.call_later(self.limits.header_seconds, self._refuse, _too_slow(self.limits))
+            self._unfinished[self] = None
 
     def _stop_clock(self) -> None:
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None
+            del self._unfinished[self]
 
-    def _close(self, status: bytes) -> None:
+    def _refuse(self, error: GatewayError) -> None:
+        """Answer in the shape of the wire whose path was said, if it was, and close."""
         self._stop_clock()
-        if not self.transport.is_closing():
-            self.transport.write(REFUSAL % status)
-            self.transport.close()
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            path = self.url.partition(b"?")[0].decode("latin-1")
+            self.transport.write(_as_bytes(BoundedProtocol.wire_of(path).refuse(error), error))
+        self.transport.close()
+
+
+def _as_bytes(response: Response, error: GatewayError) -> bytes:
+    headers = dict(response.raw_headers)
+    headers |= {name.encode(): value.encode() for name, value in retry_headers(error).items()}
+    headers[b"connection"] = b"close"
+    lines = [f"HTTP/1.1 {response.status_code} {reason_phrase(response.status_code)}".encode()]
+    lines += [b"%s: %s" % header for header in headers.items()]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + bytes(response.body)
+
+
+def _full(limits: Limits) -> RateLimited:
+    return RateLimited(
+        f"All {limits.connections} connections are in use; try again in a moment.", status=503, retry_after=1
+    )
+
+
+def _too_large(limits: Limits) -> InvalidRequest:
+    return headers_too_large(limits.header_bytes)
+
+
+def _too_slow(limits: Limits) -> InvalidRequest:
+    return InvalidRequest(
+        f"The request's head did not come within {limits.header_seconds:g} s.", status=408, code="headers_stalled"
+    )
+
+
+def headers_too_large(most: int) -> InvalidRequest:
+    """The refusal of a head that is larger than `most` bytes."""
+    return InvalidRequest(f"The request's headers are larger than {most} bytes.", status=431, code="headers_too_large")

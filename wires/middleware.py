@@ -10,7 +10,8 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
-from uuid import uuid4
+from functools import cached_property
+from secrets import token_hex
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,9 +20,10 @@ from gateway.config import Limits
 from gateway.errors import GatewayError, InternalError, InvalidRequest, NotFound, PayloadTooLarge
 from gateway.stopping import Stage, Stopping, shutting_down
 from gateway.telemetry import RequestScope, current_request
-from gateway.tracing import current_trace, read_trace
+from gateway.tracing import TRACEPARENT, current_trace, read_trace
 from wires.answer import CLIENT_CLOSED_REQUEST, QUIET_PATHS, Answer
-from wires.base import Wire
+from wires.base import Wire, headers_of
+from wires.connections import headers_too_large
 
 log = logging.getLogger("polywire")
 
@@ -29,6 +31,8 @@ WireOf = Callable[[str], Wire]
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 FORM = b"application/x-www-form-urlencoded"
+SENT_HEADERS = "polywire.sent_headers"
+"""Where a scope keeps its headers as they were sent, once they were changed: a signature covers those."""
 
 
 class RequestMiddleware:
@@ -51,12 +55,12 @@ class RequestMiddleware:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         wire = self.wire_of(CONTROL.sub("", scope["path"]))
-        headers = Headers(scope=scope)
+        headers = headers_of(scope)
         asked = headers.get("x-request-id", "")
-        request = RequestScope(asked if SANE_ID.fullmatch(asked) else uuid4().hex, wire.name)
+        request = RequestScope(asked if SANE_ID.fullmatch(asked) else token_hex(16), wire.name)
         _take_forms_for_json(scope, wire)
         token = current_request.set(request)
-        trace = current_trace.set(read_trace(headers.items()))
+        trace = current_trace.set(read_trace(Headers(scope=scope).items()) if TRACEPARENT in headers else {})
         answer = Answer(send, request, scope, wire, self.stopping)
         try:
             if scope["type"] == "http" and CONTROL.search(scope["path"]):
@@ -79,6 +83,7 @@ def _take_forms_for_json(scope: Scope, wire: Wire) -> None:
     """`curl -d` calls its JSON a form when it is not told otherwise; no route here takes such forms."""
     headers = scope["headers"]
     if any(name == b"content-type" and (wire.json_only or value.startswith(FORM)) for name, value in headers):
+        scope[SENT_HEADERS] = headers
         others = [(name, value) for name, value in headers if name != b"content-type"]
         scope["headers"] = [*others, (b"content-type", b"application/json")]
 
@@ -105,17 +110,11 @@ class DisconnectMiddleware:
             await self.wire_of(scope["path"]).refuse(refused.error)(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
-        length = Headers(scope=scope).get("content-length", "0")
+        length = headers_of(scope).get("content-length", "0")
         if not length.isdigit() or int(length) > self.limits.request_bytes:
             raise _Refused(_too_large(self.limits))
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self.limits.header_bytes:
-            raise _Refused(
-                InvalidRequest(
-                    f"The request's headers are larger than {self.limits.header_bytes} bytes.",
-                    status=431,
-                    code="headers_too_large",
-                )
-            )
+            raise _Refused(headers_too_large(self.limits.header_bytes))
 
 
 class _Refused(Exception):
@@ -137,32 +136,37 @@ def _too_slow(limits: Limits) -> InvalidRequest:
 
 
 class _Connection:
-    """One HTTP exchange whose receiving side is read in a task of its own."""
+    """One HTTP exchange whose receiving side is read in a task of its own, from the body's first part on."""
 
     def __init__(self, receive: Receive, send: Send, limits: Limits) -> None:
         self._receive = receive
         self._send = send
         self._limits = limits
-        self._messages: asyncio.Queue[Message] = asyncio.Queue(maxsize=16)
+        self._size, self._more = 0, True
+        self._first: Message | None = None
         self._started = self._complete = False
         self._reason: GatewayError | None = None
         self._gone = False
         self._task: asyncio.Task[object] | None = None
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
-        """Run `app`; an answer of status 499 stands for a client that left before one began."""
-        task = asyncio.current_task()
+        """Run `app`; an answer of status 499 stands for a client that left before one began. Raises _Refused."""
+        self._task = task = asyncio.current_task()
         assert task is not None  # noqa: S101 - an ASGI application runs in a task
-        watcher = asyncio.create_task(self._watch(task))
-        self._task = task
+        watcher: asyncio.Task[None] | None = None
         try:
-            await app(scope, self._messages.get, self._forward)
+            # Mostly it is there already, and all of the body: then nothing is waited for, and no queue is needed.
+            self._first = await self._read()
+            if self._first["type"] != "http.disconnect":
+                watcher = asyncio.get_running_loop().create_task(self._watch(task))
+                await app(scope, self._next, self._forward)
         except asyncio.CancelledError:
             if not (self._gone or self._reason) or task.uncancel() > 0:
                 raise
         finally:
             self._task = None
-            watcher.cancel()
+            if watcher is not None:
+                watcher.cancel()
         if self._started:
             return
         if self._reason is not None:
@@ -177,30 +181,45 @@ class _Connection:
             self._reason = self._reason or shutting_down("Polywire is shutting down; try again.")
             self._task.cancel()
 
+    @cached_property
+    def _rest(self) -> asyncio.Queue[Message]:
+        """What came after the first message."""
+        return asyncio.Queue(maxsize=16)
+
+    async def _next(self) -> Message:
+        """The application's `receive`."""
+        if self._first is not None:
+            first, self._first = self._first, None
+            return first
+        return await self._rest.get()
+
+    async def _read(self) -> Message:
+        """The next message. Raises _Refused when the body does not keep within its bounds."""
+        if not self._more:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(self._limits.body_stall_seconds):
+                message = await self._receive()
+        except TimeoutError:
+            raise _Refused(_too_slow(self._limits)) from None
+        self._more = message.get("more_body", False)
+        self._size += len(message.get("body", b""))
+        if self._size > self._limits.request_bytes:
+            raise _Refused(_too_large(self._limits))
+        return message
+
     async def _watch(self, task: asyncio.Task[object]) -> None:
-        size = 0
-        more = True
-        while True:
-            try:
-                async with asyncio.timeout(self._limits.body_stall_seconds if more else None):
-                    message = await self._receive()
-            except TimeoutError:
-                self._reason = _too_slow(self._limits)
-                task.cancel()
-                return
-            if message["type"] == "http.disconnect":
-                await self._messages.put(message)
-                if not self._complete:
-                    self._gone = True
-                    task.cancel()
-                return
-            size += len(message.get("body", b""))
-            more = message.get("more_body", False)
-            if size > self._limits.request_bytes:
-                self._reason = _too_large(self._limits)
-                task.cancel()
-                return
-            await self._messages.put(message)
+        try:
+            while (message := await self._read())["type"] != "http.disconnect":
+                await self._rest.put(message)
+        except _Refused as refused:
+            self._reason = refused.error
+            task.cancel()
+            return
+        await self._rest.put(message)
+        if not self._complete:
+            self._gone = True
+            task.cancel()
 
     async def _forward(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
 from uuid import uuid4
@@ -29,10 +29,10 @@ from gateway.patience import Waited, WaitLimit
 from gateway.telemetry import RequestScope, count_request, current_request, log_refusal
 from gateway.tracing import current_trace, read_trace
 from wires.auth import Policy
-from wires.grpc_port import grpc_address, port_taken
 from wires.middleware import SANE_ID
 from wires.opensearch.encoder import ContentEncoder
 from wires.opensearch.streams import UNFIT_INTERFACE, StreamPool, demand_remote_inference, find_target, streamed_request
+from wires.ports import grpc_address, port_taken
 
 log = logging.getLogger("polywire")
 
@@ -137,12 +137,22 @@ class MachineLearning(MLServiceServicer):  # type: ignore[misc]  # the generated
 
     async def PredictModelStream(self, request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: N802 - gRPC's name
         """One message per delta, a last one with `is_last`, then OK."""
+        await self._answer(context, self._predict, request)
+
+    async def ExecuteAgentStream(self, request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: N802 - gRPC's name
+        """Agents belong to a cluster."""
+        await self._answer(context, _refuse_agents, request)
+
+    async def _answer(
+        self, context: grpc.aio.ServicerContext, method: Callable[[Any, _Call], Awaitable[None]], request: Any
+    ) -> None:
+        """What every method does: admit the caller, do the work, and end in a true status."""
         call = _Call(context, self._stall)
         try:
             await call.begin()
             self._admit(call)
             with self._pool.gateway.stopping.work():
-                await self._predict(request, call)
+                await method(request, call)
             count_request(WIRE_NAME, 200)
         except GatewayError as error:
             await call.fail(error)
@@ -155,14 +165,6 @@ class MachineLearning(MLServiceServicer):  # type: ignore[misc]  # the generated
             await call.fail(InternalError("Polywire failed; the log has the cause."))
         finally:
             call.end()
-
-    async def ExecuteAgentStream(self, request: Any, context: grpc.aio.ServicerContext) -> None:  # noqa: N802 - gRPC's name
-        """Agents belong to a cluster."""
-        call = _Call(context, self._stall)
-        await call.begin()
-        await call.fail(
-            Unsupported("Agents are not run here; call PredictModelStream with a model instead.", status=501)
-        )
 
     def _admit(self, call: _Call) -> None:
         self._pool.gateway.stopping.demand()
@@ -184,6 +186,10 @@ class MachineLearning(MLServiceServicer):  # type: ignore[misc]  # the generated
                     raise event.error
 
 
+async def _refuse_agents(request: Any, call: _Call) -> None:
+    raise Unsupported("Agents are not run here; call PredictModelStream with a model instead.", status=501)
+
+
 class _Call:
     """One call: its id, its metadata, and a bound on a client that reads nothing."""
 
@@ -201,11 +207,15 @@ class _Call:
         """Say the request id at once, before the model has said anything."""
         current_request.set(self.scope)
         current_trace.set(read_trace(self._metadata.items()))
-        await self._context.send_initial_metadata((("x-request-id", self.scope.request_id),))
+        id = ("x-request-id", self.scope.request_id)
+        await self._context.send_initial_metadata((id,))
+        # Clients whose call failed often see the trailing metadata alone.
+        self._context.set_trailing_metadata((id,))
 
     async def send(self, content: str, *, last: bool) -> None:
         """One message. Raises Waited when the client accepts nothing."""
-        await self._wait.within(self._stall, self._context.write(message(content, last)))
+        with self._wait.bounded(self._stall):
+            await self._context.write(message(content, last))
 
     async def fail(self, error: GatewayError) -> None:
         """End the call with the status of `error`."""
@@ -213,8 +223,10 @@ class _Call:
         count_request(WIRE_NAME, error.status)
         log_refusal(self.scope, error.status)
         code = STATUS_BY_CODE.get(error.code) or STATUS.get(error.status, grpc.StatusCode.INTERNAL)
-        trailing = () if error.retry_after is None else (("retry-after", str(max(1, round(error.retry_after)))),)
-        await self._context.abort(code, _sendable(error.message)[:LONGEST_DETAILS], trailing)
+        trailing = [("x-request-id", self.scope.request_id)]
+        if error.retry_after is not None:
+            trailing.append(("retry-after", str(max(1, round(error.retry_after)))))
+        await self._context.abort(code, _sendable(error.message)[:LONGEST_DETAILS], tuple(trailing))
 
     def end(self) -> None:
         """Drop the timer."""

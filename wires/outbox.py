@@ -6,12 +6,16 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
 from starlette.types import Message, Send
+from starlette.websockets import WebSocketDisconnect
 
 from gateway.patience import Waited, WaitLimit
+from wires.quick_socket import BINARY, TEXT, Put
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-"""ASCII, so that no client's line splitting and no lone surrogate can break it."""
+LEFT = (WebSocketDisconnect, RuntimeError, OSError)
+"""What a send raises once its client has left, by whether Starlette or the server noticed first."""
+_escaped = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class PeerGone(Exception):
@@ -19,22 +23,30 @@ class PeerGone(Exception):
 
 
 class Outbox:
-    """Sends to one socket. Raises PeerGone once the client has left or has accepted nothing for `stall_seconds`."""
+    """Sends to one socket. Raises PeerGone once the client has left or has accepted nothing for `stall_seconds`.
 
-    def __init__(self, send: Send, stall_seconds: float) -> None:
+    `put` is the server's short way, where it has one.
+    """
+
+    def __init__(self, send: Send, stall_seconds: float, put: Put | None = None) -> None:
         self._send = send
+        self._quick = put
         self._stall = stall_seconds
         self._lock = asyncio.Lock()
+        self._waiting = 0
         self._wait = WaitLimit()
         self.closed = False
 
     async def json(self, message: dict[str, Any]) -> None:
         """Send one JSON message."""
-        await self._put({"type": "websocket.send", "text": _encode(message)})
+        text = encode(message)
+        if not self._put_at_once(TEXT, text.encode()):
+            await self._put({"type": "websocket.send", "text": text})
 
     async def audio(self, data: bytes) -> None:
         """Send audio as one binary frame."""
-        await self._put({"type": "websocket.send", "bytes": data})
+        if not self._put_at_once(BINARY, data):
+            await self._put({"type": "websocket.send", "bytes": data})
 
     async def close(self, code: int, reason: str = "") -> None:
         """Close the socket once; a client that has left already is no error."""
@@ -43,7 +55,7 @@ class Outbox:
         self.gone()
         try:
             await self._send({"type": "websocket.close", "code": code, "reason": reason[:120]})
-        except (RuntimeError, OSError):
+        except LEFT:
             return
 
     def gone(self) -> None:
@@ -51,14 +63,33 @@ class Outbox:
         self.closed = True
         self._wait.stop()
 
+    def _put_at_once(self, first: int, data: bytes) -> bool:
+        """The short way, unless somebody waits on the long one: nothing may overtake it."""
+        return self._quick is not None and not (self.closed or self._waiting) and self._quick(first, data)
+
     async def _put(self, message: Message) -> None:
-        # Turn and connection both send, and each has its own task.
-        async with self._lock:
-            if self.closed:
-                raise PeerGone
-            try:
-                with self._wait.bounded(self._stall):
-                    await self._send(message)
-            except (Waited, RuntimeError, OSError) as error:
-                self.gone()
-                raise PeerGone from error
+        self._waiting += 1
+        try:
+            # Turn and connection both send, and each has its own task.
+            async with self._lock:
+                await self._send_in_time(message)
+        finally:
+            self._waiting -= 1
+
+    async def _send_in_time(self, message: Message) -> None:
+        if self.closed:
+            raise PeerGone
+        try:
+            with self._wait.bounded(self._stall):
+                await self._send(message)
+        except (Waited, *LEFT) as error:
+            self.gone()
+            raise PeerGone from error
+
+
+def encode(message: dict[str, Any]) -> str:
+    """JSON in ASCII, so that no client's line splitting and no lone surrogate can break it."""
+    try:
+        return msgspec.json.encode(message).decode("ascii")
+    except UnicodeError:
+        return _escaped(message)

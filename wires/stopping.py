@@ -23,7 +23,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 END_SECONDS = 0.75
 """For terminal events to be sent, and for runs to be stored."""
 ABORT_SECONDS = 0.25
-SERVER_SECONDS = 1
+SERVER_SECONDS = 0.25
 """For what the server itself still has open after that: clients that do not read their last bytes."""
 
 Handler = Callable[[int, FrameType | None], Any]

@@ -5,17 +5,14 @@ It makes its frames of 20 ms itself, with the referee's marks, or relays the aud
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 
 import bentoml
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 from openai import AsyncOpenAI
 
-DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-FRAME_SECONDS = 0.02
-SILENCE = bytes(960 - 16)
+from benchmarks.peers.frames import frames
+
 UPSTREAM = os.environ.get("UPSTREAM")
 app = FastAPI()
 client = AsyncOpenAI(base_url=UPSTREAM, api_key="none", max_retries=0)
@@ -33,11 +30,8 @@ async def speak(socket: WebSocket) -> None:
 
 
 async def _make(socket: WebSocket) -> None:
-    due, number = time.monotonic(), 0
-    while True:
-        await asyncio.sleep(due - time.monotonic())
-        await socket.send_bytes(mark(due, number) + SILENCE)
-        due, number = due + FRAME_SECONDS, number + 1
+    async for frame in frames():
+        await socket.send_bytes(frame)
 
 
 async def _relay(socket: WebSocket, text: str) -> None:
@@ -47,15 +41,6 @@ async def _relay(socket: WebSocket, text: str) -> None:
     async with asked as response:
         async for piece in response.iter_bytes():
             await socket.send_bytes(piece)
-
-
-def mark(due: float, number: int) -> bytes:
-    """The referee's mark: a tilde, the time that it was due in nanoseconds and its number, both in base 64."""
-    return b"~" + _digits(int(due * 1e9), 11) + _digits(number, 4)
-
-
-def _digits(value: int, count: int) -> bytes:
-    return bytes(DIGITS[value >> 6 * place & 63] for place in reversed(range(count)))
 
 
 @bentoml.service()

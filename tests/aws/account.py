@@ -54,12 +54,7 @@ def row(kind: ProviderType, url: str | None, **more: Any) -> ProviderRow:
 
 def provider(kind: ProviderType, url: str | None, **more: Any) -> Bedrock | SageMaker | Polly:
     """The adapter of `kind` with its upstream at `url`; to be closed."""
-    adapters: dict[str, type[Bedrock | SageMaker | Polly]] = {
-        "bedrock": Bedrock,
-        "sagemaker": SageMaker,
-        "polly": Polly,
-    }
-    return adapters[kind](row(kind, url, **more), Settings())
+    return ADAPTERS[kind](row(kind, url, **more), Settings())
 
 
 def at(server: ByteServer, kind: ProviderType, **more: Any) -> AbstractAsyncContextManager[Any]:

@@ -150,6 +150,15 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory() -> None:
     assert "longer than" in error.message
 
 
+@pytest.mark.parametrize("weights", ["/opt/ml/model", "meta-llama/Meta-Llama-3-8B-Instruct"])
+def test_where_the_weights_come_from_changes_nothing(weights: str) -> None:
+    """A container that loads them from S3 names their folder in its chunks, one that loads from a hub their name."""
+    said = TGI_2.replace(b"/opt/ml/model", weights.encode())
+    assert said.count(weights.encode()) == len(WORDS) + 2
+    seen, error = decode([said])
+    assert (text_of(seen), error) == (SENTENCE, None)
+
+
 def test_generated_text_alone_is_the_whole_answer() -> None:
     for body in (b'[{"generated_text":"hi"}]', b'{"generated_text":"hi"}\n'):
         seen, error = decode([body])

@@ -39,7 +39,7 @@ async def _start(scenario: Scenario) -> AsyncIterator[Running]:
             weights = folder / "model.gguf"
             weights.write_bytes(b"GGUF")
             settings = Settings(local=LocalSettings(gguf=weights))
-            with _child(folder, settings.local, server.url):
+            with living_child(folder, settings.local, server.url):
                 provider = LocalChat(row, settings)
                 try:
                     yield running(provider, server)
@@ -48,7 +48,7 @@ async def _start(scenario: Scenario) -> AsyncIterator[Running]:
 
 
 @contextmanager
-def _child(folder: Path, settings: LocalSettings, url: str) -> Iterator[None]:
+def living_child(folder: Path, settings: LocalSettings, url: str) -> Iterator[None]:
     """What a living child leaves in its folder."""
     place = folder / f"polywire-{os.getuid()}" / child_settings(settings).folder_name
     place.mkdir(mode=0o700, parents=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,14 +33,27 @@ class Raw:
     whole: bool = True
 
 
-class Clients:
-    """What a test asks with; sockets stay open from one question to the next."""
+async def _read_on(_piece: bytes) -> None:
+    """Nothing keeps the client from reading on."""
 
-    def __init__(self, service: Service, http: aiohttp.ClientSession, channel: grpc.aio.Channel) -> None:
+
+class Clients:
+    """What a test asks with; sockets stay open from one question to the next.
+
+    `taken` is told every piece of an answer as it comes; the next one is read when it returns. `patience` is how long
+    a socket's message is waited for.
+    """
+
+    def __init__(
+        self, service: Service, http: aiohttp.ClientSession, channel: grpc.aio.Channel, *, compressed: bool
+    ) -> None:
         self.url, self.ws_url = service.url, service.ws_url
         self.http = http
         self.stub = MLServiceStub(channel)
         self.sockets: dict[str, ClientConnection] = {}
+        self.patience = 10.0
+        self.taken: Callable[[bytes], Awaitable[None]] = _read_on
+        self._compression = "deflate" if compressed else None
         self._turns = asyncio.Lock()
 
     async def post(self, path: str, body: Any, headers: Mapping[str, str] | None = None) -> Raw:
@@ -56,6 +69,7 @@ class Clients:
             try:
                 async for piece in answer.content.iter_any():
                     pieces.append(piece)
+                    await self.taken(piece)
             except aiohttp.ClientPayloadError:
                 whole = False
             return Raw(answer.status, b"".join(pieces), whole)
@@ -64,12 +78,13 @@ class Clients:
         """Send one message on a socket and read to the end of what it causes."""
         async with self._turns:
             if path not in self.sockets:
-                self.sockets[path] = await connect(self.ws_url + path, max_size=None)
+                self.sockets[path] = await connect(self.ws_url + path, max_size=None, compression=self._compression)
             socket = self.sockets[path]
             await socket.send(message)
             lines: list[str] = []
             while not lines or json.loads(lines[-1])["type"] not in SOCKET_ENDS:
-                lines.append(str(await asyncio.wait_for(socket.recv(decode=True), 10)))
+                lines.append(str(await asyncio.wait_for(socket.recv(decode=True), self.patience)))
+                await self.taken(lines[-1].encode())
             return Raw(101, "\n".join(lines).encode())
 
     async def predict(self, model: str, prompt: str) -> Raw:
@@ -81,6 +96,7 @@ class Clients:
             async for message in call:
                 found = message.inference_results[0].output[0].data_as_map
                 lines.append({"content": found.content, "is_last": found.is_last})
+                await self.taken(found.content.encode())
         except grpc.aio.AioRpcError:
             pass
         code = await call.code()
@@ -89,10 +105,10 @@ class Clients:
 
 
 @asynccontextmanager
-async def clients(service: Service) -> AsyncIterator[Clients]:
-    """The clients of `service`."""
+async def clients(service: Service, *, compressed: bool = True) -> AsyncIterator[Clients]:
+    """The clients of `service`; sockets offer compression if `compressed`."""
     async with aiohttp.ClientSession() as http, grpc.aio.insecure_channel(f"127.0.0.1:{service.grpc_port}") as channel:
-        opened = Clients(service, http, channel)
+        opened = Clients(service, http, channel, compressed=compressed)
         try:
             yield opened
         finally:

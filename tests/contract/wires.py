@@ -73,7 +73,8 @@ def on_socket(path: str) -> Any:
 
 async def ask_replicate(clients: Clients, model: str, prompt: str) -> Raw:
     """Creates a prediction and reads its stream."""
-    made = await clients.post(f"/v1/models/test/{model}/predictions", {"input": {"prompt": prompt}, "stream": True})
+    body = {"version": model, "input": {"prompt": prompt}, "stream": True}
+    made = await clients.post("/v1/predictions", body)
     if made.status != 201:
         return made
     return await clients.send("GET", json.loads(made.body)["urls"]["stream"])
@@ -104,7 +105,7 @@ def encode_generate(*, framed: bool) -> Callable[[Iterable[StreamEvent]], Raw]:
         kept = list(events)
         encoder = PieceEncoder(framed=framed)
         body = "".join(piece for event in kept for piece in encoder.encode(event))
-        return Raw(200, body.encode(), whole=not isinstance(kept[-1], Failed))
+        return Raw(200, body.encode(), whole=not any(isinstance(event, Failed) for event in kept))
 
     return encode
 
@@ -182,7 +183,7 @@ ENTRIES = (
     WireEntry(
         "ml commons",
         posted(
-            "/_plugins/_ml/models/{model}/_predict/stream", lambda model, prompt: {"parameters": {"prompt": prompt}}
+            "/_plugins/_ml/models/{model}/_predict/stream", lambda model, prompt: {"parameters": {"inputs": prompt}}
         ),
         encoded(FrameEncoder),
         readers.read_contents,

@@ -1,4 +1,7 @@
-"""A TCP proxy on loopback that does one thing wrong to what comes back through it."""
+"""A TCP proxy on loopback that does one thing wrong to what comes back through it.
+
+Harmless faults are done to what goes through it the other way as well.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from urllib.parse import urlsplit
 
 MARK = b"Hel"
-"""What a fault counts its bytes from: the first piece of the fakes' answer."""
+"""What a fault counts its bytes from: the first piece of every fake's answer."""
 
 
 class Fault(Enum):
@@ -44,39 +47,43 @@ DELAY_SECONDS = 0.03
 
 @dataclass(slots=True)
 class Proxy:
-    """Where the proxy listens, and how many connections it has."""
+    """Where the proxy listens, its connections, and what it does to those that are opened from now on."""
 
+    fault: Fault
     url: str = ""
-    open: int = 0
+    connections: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def port(self) -> int:
         return urlsplit(self.url).port or 0
 
+    def change(self, fault: Fault) -> None:
+        """Do something else from now on; the connections that are there are closed."""
+        self.fault = fault
+        for task in list(self.connections):
+            task.cancel()
+
 
 @asynccontextmanager
 async def proxy(target: str, fault: Fault) -> AsyncIterator[Proxy]:
     """A proxy before `target`, a URL on loopback."""
-    found = Proxy()
+    found = Proxy(fault)
     host, port = urlsplit(target).hostname, urlsplit(target).port
-    tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        tasks.add(task)
-        found.open += 1
+        found.connections.add(task)
         try:
             upstream, upward = await asyncio.open_connection(host, port)
             try:
-                await _both(reader, writer, upstream, upward, fault)
+                await _both(reader, writer, upstream, upward, found.fault)
             finally:
                 upward.transport.abort()
         except (OSError, asyncio.CancelledError):
             pass
         finally:
-            found.open -= 1
-            tasks.discard(task)
+            found.connections.discard(task)
             writer.transport.abort()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -85,9 +92,8 @@ async def proxy(target: str, fault: Fault) -> AsyncIterator[Proxy]:
         yield found
     finally:
         server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        found.change(fault)
+        await asyncio.gather(*found.connections, return_exceptions=True)
 
 
 async def _both(
@@ -98,7 +104,7 @@ async def _both(
     fault: Fault,
 ) -> None:
     """Until either side has ended; the client's end is passed on at once."""
-    there = asyncio.create_task(_forward(reader, upward))
+    there = asyncio.create_task(_forward(reader, upward, fault))
     back = asyncio.create_task(_spoil(upstream, writer, fault))
     try:
         await asyncio.wait((there, back), return_when=asyncio.FIRST_COMPLETED)
@@ -110,30 +116,40 @@ async def _both(
         await asyncio.gather(there, back, return_exceptions=True)
 
 
-async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault) -> None:
     with suppress(OSError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
+        while data := await reader.read(_reading(fault)):
+            await _harmless(writer, data, fault)
 
 
 async def _spoil(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fault: Fault) -> None:
     seen = b""
-    size = 512 if fault is Fault.SLOW_READ else 65536
-    while data := await reader.read(size):
+    while data := await reader.read(_reading(fault)):
         if fault.at_once:
             await _break(writer, fault)
             return
-        if fault is Fault.DELAY:
-            await asyncio.sleep(DELAY_SECONDS)
-        whole, seen = data, seen + data
+        if fault.harmless:
+            await _harmless(writer, data, fault)
+            continue
+        before, seen = len(seen), seen + data
         place = seen.find(MARK)
-        if not fault.harmless and place >= 0 and len(seen) >= place + BYTES:
-            writer.write(whole[: max(0, place + BYTES - (len(seen) - len(whole)))])
+        if place >= 0 and len(seen) >= place + BYTES:
+            writer.write(data[: max(0, place + BYTES - before)])
             await writer.drain()
             await _break(writer, fault)
             return
-        await _write(writer, whole, 1 if fault is Fault.ONE_BYTE else len(whole))
+        writer.write(data)
+        await writer.drain()
+
+
+def _reading(fault: Fault) -> int:
+    return 512 if fault is Fault.SLOW_READ else 65536
+
+
+async def _harmless(writer: asyncio.StreamWriter, data: bytes, fault: Fault) -> None:
+    if fault is Fault.DELAY:
+        await asyncio.sleep(DELAY_SECONDS)
+    await _write(writer, data, 1 if fault is Fault.ONE_BYTE else len(data))
 
 
 async def _write(writer: asyncio.StreamWriter, data: bytes, size: int) -> None:

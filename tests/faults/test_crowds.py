@@ -1,142 +1,126 @@
-"""Crowds: streams that are given up, sockets that say nothing, floods; the service answers throughout.
+"""Crowds: streams that are given up, clients that say nothing, too much or too slowly; the service answers throughout.
 
-The numbers are small here; `make faults` runs a thousand streams and as many sockets as the system gives.
+Upstream, crowds and the one who asks for /readyz are processes of their own. The numbers are small here, and the bounds
+leave room for the tests beside them; `make faults` has the numbers that are promised.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import aiohttp
 import pytest
 
-from tests.contract.openai_entry import routes, row
-from tests.contract.scenario import Scenario
-from tests.running import Service, running
-from tests.upstreams.byte_server import ByteServer
+from tests.faults.peers import Upstream, crowd
+from tests.running import Service
 
 WHOLE = bool(os.environ.get("POLYWIRE_FAULTS"))
 STREAMS = 1000 if WHOLE else 100
-SOCKETS = 9000 if WHOLE else 300
+CLOSED_SECONDS = 1.0 if WHOLE else 3.0
 READY_SECONDS = 0.2 if WHOLE else 1.0
-"""The short form shares its machine with other tests."""
+STAY_SECONDS = 10 if WHOLE else 0.3
+MANY = {"sockets": 10_000, "heads": 4000, "bodies": 1000, "pings": 20} if WHOLE else {
+    "sockets": 200, "heads": 200, "bodies": 100, "pings": 5
+}  # fmt: skip
+CHAT = {"stream": True, "messages": [{"role": "user", "content": "hi"}]}
 
 
 @asynccontextmanager
-async def in_front_of(server: ByteServer, folder: Path) -> AsyncIterator[Service]:
-    """The service with the fake as the provider of `m`."""
-    provider = {**row(server.url).model_dump(mode="json", exclude_none=True, exclude_defaults=True)}
-    provider |= {"api_key_env": "CROWD_KEY", "connections": 2000}
-    models = [{"id": "m", "provider": provider["name"], "upstream": "m"}]
-    config = {"providers": [provider], "models": models, "limits": {"streams": 2000}}
-    starting = running(folder, config, environment={"CROWD_KEY": "sk-canary-crowd"})
-    service = await asyncio.to_thread(starting.__enter__)
-    try:
-        yield service
-    finally:
-        await asyncio.to_thread(starting.__exit__, None, None, None)
+async def answering(service: Service, what: str) -> AsyncIterator[None]:
+    """/readyz answers 200 in time, on a new connection each time, as long as the block lasts."""
+    async with crowd(service, "ready", 1) as asking_all_the_while:
+        yield
+        told = await asking_all_the_while.leave()
+    if WHOLE:
+        print(f"{what}: /readyz took at most {told['longest'] * 1000:.0f} ms of {told['asked']} times")  # noqa: T201
+    assert list(told["answers"]) == ["HTTP/1.1 200 OK"]
+    assert told["longest"] < READY_SECONDS
 
 
-@asynccontextmanager
-async def watched(service: Service) -> AsyncIterator[list[float]]:
-    """Asks for /readyz all the while; the seconds that each answer took."""
-    taken: list[float] = []
+class Base(NamedTuple):
+    """What the worker holds."""
 
-    async def ask() -> None:
-        async with aiohttp.ClientSession() as session:
-            while True:
-                began = time.perf_counter()
-                async with session.get(f"{service.url}/readyz") as answer:
-                    assert answer.status == 200
-                taken.append(time.perf_counter() - began)
-                await asyncio.sleep(0.05)
-
-    task = asyncio.create_task(ask())
-    try:
-        yield taken
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert taken
+    files: int
+    threads: int
+    memory: int
+    tasks: int
+    streams: int
 
 
-async def begin(service: Service) -> asyncio.StreamWriter:
-    """A stream that has begun."""
-    body = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}).encode()
-    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: "
-    reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
-    writer.write(f"{head}{len(body)}\r\n\r\n".encode() + body)
-    await reader.readuntil(b"Hel")
-    return writer
-
-
-def base(service: Service) -> tuple[int, int, int]:
-    """Files, threads and memory of the worker."""
+def base(service: Service) -> Base:
     worker = service.workers()[0]
-    return worker.num_fds(), worker.num_threads(), worker.memory_info().rss
+    tasks, streams = int(service.get("/tasks")), int(service.metric("polywire_streams_open"))
+    return Base(worker.num_fds(), worker.num_threads(), worker.memory_full_info().uss, tasks, streams)
 
 
-async def give_up(server: ByteServer, service: Service, many: int) -> float:
-    """Begin `many` streams, leave them all, and say how long it took until the upstream had seen the last go."""
-    before = len(server.requests)
-    writers = []
-    for start in range(0, many, 50):
-        writers += await asyncio.gather(*(begin(service) for _ in range(min(50, many - start))))
-    left = time.perf_counter()
-    for writer in writers:
-        writer.transport.abort()
-    asked = server.requests[before:]
-    assert len(asked) == many
-    await asyncio.wait_for(asyncio.gather(*(request.ended.wait() for request in asked)), 20)
-    return time.perf_counter() - left
-
-
-@pytest.mark.timeout(300)
-async def test_streams_that_are_given_up_leave_nothing_behind(tmp_path: Path) -> None:
-    """Case X1: every upstream is let go within a second, and the service is back where it began."""
-    async with ByteServer({}) as server:
-        server.routes.update(routes(Scenario(pause=0.05, pieces=("Hel", *["lo "] * 600)), server.url))
-        async with in_front_of(server, tmp_path) as service:
-            await give_up(server, service, STREAMS)
-            before = base(service)
-            seconds = await give_up(server, service, STREAMS)
-            await _eventually(lambda: base(service)[0] <= before[0] + 2)
-            after = base(service)
-            if WHOLE:
-                print(f"{STREAMS} streams given up: upstreams closed in {seconds:.2f} s; {before} -> {after}")  # noqa: T201
-            assert seconds < (1.0 if WHOLE else 3.0)
-            assert after[1] <= before[1]
-            assert after[2] - before[2] < 16 * 1024 * 1024
-
-
-@pytest.mark.timeout(300)
-async def test_idle_sockets_and_half_sent_heads_hold_nobody_up(tmp_path: Path) -> None:
-    async with ByteServer({}) as server:
-        server.routes.update(routes(Scenario(), server.url))
-        async with in_front_of(server, tmp_path) as service:
-            writers = []
-            async with watched(service) as taken:
-                for number in range(SOCKETS):
-                    _, writer = await asyncio.open_connection("127.0.0.1", service.port)
-                    if number % 2:
-                        writer.write(b"POST /generate HTTP/1.1\r\nhost: x\r\nx-a: ")
-                    writers.append(writer)
-                await asyncio.sleep(1)
-            if WHOLE:
-                print(f"{SOCKETS} idle connections: /readyz took at most {max(taken):.3f} s")  # noqa: T201
-            assert max(taken) < READY_SECONDS
-            for writer in writers:
-                writer.transport.abort()
-
-
-async def _eventually(holds: Any) -> None:
+async def settled(service: Service, before: Base) -> Base:
+    """What is held once files, tasks and streams are back at their base. Raises TimeoutError when they do not go."""
     async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - there is no event
-            await asyncio.sleep(0.05)
+        while True:
+            now = await asyncio.to_thread(base, service)
+            if now.files <= before.files + 2 and now.tasks <= before.tasks + 2 and now.streams <= before.streams:
+                return now
+            await asyncio.sleep(0.1)
+
+
+async def give_up(service: Service, upstream: Upstream, many: int) -> float:
+    """Begin `many` streams, leave them all, and say after how long the upstream had seen the last one go."""
+    before = upstream.report()["asked"]
+    async with crowd(service, "streams", many, {"model": "paced-100", **CHAT}) as readers:
+        begun = await asyncio.to_thread(upstream.report)
+        assert (begun["asked"] - before, begun["open"]) == (many, many)
+        left = (await readers.leave())["left_at"]
+        async with asyncio.timeout(20):
+            while (told := await asyncio.to_thread(upstream.report))["open"]:  # noqa: ASYNC110 - nor here
+                await asyncio.sleep(0.05)
+    return float(told["left_at"] - left)
+
+
+@pytest.mark.timeout(300)
+async def test_streams_that_are_given_up_leave_nothing_behind(crowded: Service, upstream: Upstream) -> None:
+    """Case X1: every upstream is let go within a second, and the service is back where it began."""
+    await give_up(crowded, upstream, STREAMS)
+    before = await asyncio.to_thread(base, crowded)
+    seconds = await give_up(crowded, upstream, STREAMS)
+    after = await settled(crowded, before)
+    if WHOLE:
+        print(f"{STREAMS} streams given up: upstreams closed within {seconds:.2f} s; {before} -> {after}")  # noqa: T201
+    assert seconds < CLOSED_SECONDS
+    assert after.threads <= before.threads
+    assert after.memory - before.memory < 8 * 1024 * 1024
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", list(MANY))
+async def test_those_who_hold_a_connection_hold_nobody_up(crowded: Service, kind: str) -> None:
+    """Idle sockets, heads and bodies that stop midway, pings as fast as they are taken."""
+    before = await asyncio.to_thread(base, crowded)
+    async with answering(crowded, f"{MANY[kind]} {kind}"), crowd(crowded, kind, MANY[kind]) as held:
+        await asyncio.sleep(STAY_SECONDS)
+        told = await held.leave()
+    # Whoever sends nothing but pings is let go.
+    assert told["lost"] == (MANY[kind] if kind == "pings" else 0)
+    await settled(crowded, before)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "kind", ["JSON of 10,000 levels", "lines of 10 MB", "deflate bombs", "upstreams that say too much"]
+)
+async def test_those_who_say_too_much_hold_nobody_up(crowded: Service, kind: str) -> None:
+    """On every path and socket that reads JSON; upstreams send a long line, deep JSON, 128 MB in gzip."""
+    before = await asyncio.to_thread(base, crowded)
+    async with answering(crowded, kind), crowd(crowded, "requests", 2, kind) as asked:
+        await asyncio.sleep(STAY_SECONDS)
+        told = await asked.leave()
+    statuses = {int(line.split()[1]) for line in told["answers"]}
+    if WHOLE:
+        print(f"{kind}: {told['answers']}")  # noqa: T201
+    assert statuses
+    assert all(status < 500 for status in statuses), told
+    after = await settled(crowded, before)
+    # Twice forty requests of 10 MB: what is kept of one is seen.
+    assert after.memory - before.memory < 128 * 1024 * 1024

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,6 +71,12 @@ def every_request() -> list[Asked]:
         Asked("socket turn", talking("hello"), {"wire": "ws", "outcome": "finished", "model": "hello"}),
         Asked("failed turn", talking("fails-midway"), {"wire": "ws", "outcome": "failed", "code": "upstream_error"}),
         Asked("silent socket", talking(None), {"wire": "ws", "outcome": "finished", "status": 101}),
+        Asked("realtime turn", conversing("hello"), {"wire": "openai", "outcome": "finished", "model": "hello"}),
+        Asked("failed realtime turn", conversing("fails-midway"), {"wire": "openai", "outcome": "failed"}),
+        Asked("silent realtime session", conversing(None), {"wire": "openai", "outcome": "finished", "status": 101}),
+        Asked("no such realtime model", conversing("nothing"), {"wire": "openai", "status": 101}),
+        Asked("speech", speaking("voice"), {"wire": "openai", "outcome": "finished", "model": "voice"}),
+        Asked("no such voice", speaking("nothing"), {"wire": "openai", "status": 404, "code": CODE}),
         Asked("call", calling("hello"), {"wire": "opensearch-grpc", "outcome": "finished", "model": "hello"}),
         Asked("failed call", calling("fails-midway"), {"wire": "opensearch-grpc", "outcome": "failed", "code": CODE}),
         Asked("refused call", calling("nothing"), {"wire": "opensearch-grpc", "outcome": "failed", "code": CODE}),
@@ -152,6 +159,33 @@ def talking(model: str | None) -> Send:
     return send
 
 
+def conversing(model: str | None) -> Send:
+    async def send(service: Service, http: httpx.AsyncClient, id: str) -> str | None:
+        url = f"{service.ws_url}/v1/realtime?model={model or 'hello'}"
+        socket = await websockets.connect(url, additional_headers={"x-request-id": id})
+        with suppress(websockets.ConnectionClosed):
+            if model is not None:
+                session = {"type": "realtime", "output_modalities": ["text"]}
+                await socket.send(json.dumps({"type": "session.update", "session": session}))
+                await socket.send(json.dumps({"type": "response.create", "response": {"input": []}}))
+                async with asyncio.timeout(10):
+                    while json.loads(await socket.recv())["type"] not in ("response.done", "error"):
+                        pass
+            await socket.close()
+        assert socket.response is not None
+        return socket.response.headers.get("x-request-id")
+
+    return send
+
+
+def speaking(voice: str) -> Send:
+    async def send(service: Service, http: httpx.AsyncClient, id: str) -> str | None:
+        body = {"model": voice, "input": "Hi.", "response_format": "pcm"}
+        return request_id(await http.post("/v1/audio/speech", json=body, headers={"x-request-id": id}))
+
+    return send
+
+
 def calling(model: str) -> Send:
     async def send(service: Service, http: httpx.AsyncClient, id: str) -> str | None:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{service.grpc_port}") as channel:
@@ -159,7 +193,8 @@ def calling(model: str) -> Send:
                 asked(model, inputs="hi"), metadata=(("x-request-id", id),)
             )
             await read(call)
-            found: dict[str, str] = dict(await call.initial_metadata())
-            return found.get("x-request-id")
+            first, last = dict(await call.initial_metadata()), dict(await call.trailing_metadata())
+            assert first["x-request-id"] == last["x-request-id"]
+            return str(first["x-request-id"])
 
     return send

@@ -14,10 +14,10 @@ from tests.running import Service, running
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """Two workers behind two keys; pages of one origin may call, and no silence is longer than 300 ms."""
-    keys = {"POLYWIRE_API_KEYS": "first-key,second-key"}
+    keys = {"POLYWIRE_API_KEYS": "sk-canary-first,sk-canary-second"}
     config = scripted_config(origins=["https://app.example"], limits={"keepalive_seconds": 0.3})
     with running(tmp_path_factory.mktemp("guarded"), config, environment=keys, workers=2) as started:
-        started.headers = {"authorization": "Bearer first-key"}
+        started.headers = {"authorization": "Bearer sk-canary-first"}
         yield started
 
 

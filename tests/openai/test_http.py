@@ -10,7 +10,7 @@ import pytest
 
 from tests.running import Service
 
-KEY = {"authorization": "Bearer first-key"}
+KEY = {"authorization": "Bearer sk-canary-first"}
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
     "/v1/completions": {"prompt": "hi"},
@@ -34,7 +34,7 @@ def test_silence_is_filled_with_comments(guarded: Service, path: str) -> None:
 
 
 def test_the_sdk_does_not_see_the_comments(guarded: Service) -> None:
-    with openai.OpenAI(base_url=f"{guarded.url}/v1", api_key="first-key", max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{guarded.url}/v1", api_key="sk-canary-first", max_retries=0) as client:
         chunks = client.chat.completions.create(model="slow", messages=[{"role": "user", "content": "hi"}], stream=True)
         assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "One two."
         events = list(client.responses.create(model="slow", input="hi", stream=True))

@@ -17,7 +17,7 @@ from tests.test_leaving import wait_for
 
 @pytest.fixture
 def client(guarded: Service) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{guarded.url}/v1", api_key="first-key", max_retries=0) as made:
+    with openai.OpenAI(base_url=f"{guarded.url}/v1", api_key="sk-canary-first", max_retries=0) as made:
         yield made
 
 
@@ -125,7 +125,7 @@ def test_a_running_response_can_be_followed_and_a_left_one_is_cancelled(web: htt
 
 def test_a_response_belongs_to_the_key_that_made_it(guarded: Service) -> None:
     url, body = f"{guarded.url}/v1/responses", {"model": "hello", "input": "hi"}
-    mine, theirs = {"authorization": "Bearer first-key"}, {"authorization": "Bearer second-key"}
+    mine, theirs = {"authorization": "Bearer sk-canary-first"}, {"authorization": "Bearer sk-canary-second"}
     id = httpx.post(url, json=body, headers=mine).json()["id"]
     for _ in range(4):  # whichever worker answers
         assert httpx.get(f"{url}/{id}", headers=mine).status_code == 200

@@ -13,6 +13,7 @@ from adapters import build
 from gateway.catalog import Gateway
 from gateway.config import Settings
 from stores import open_store
+from tests.canaries import SEARCH
 from tests.conftest import scripted_config
 from wires import create_app, wire_of
 from wires.auth import AuthMiddleware
@@ -28,5 +29,10 @@ async def in_process(folder: Path, *, client: str = "127.0.0.1", **settings: Any
     guarded = AuthMiddleware(app, wire_of, loaded)
     async with app.router.lifespan_context(app):
         transport = httpx.ASGITransport(app=guarded, client=(client, 1))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as opened:
+        hooks = {"response": [_search]}
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", event_hooks=hooks) as opened:
             yield opened
+
+
+async def _search(response: httpx.Response) -> None:
+    SEARCH.read((await response.aread()).decode("utf-8", "replace"), f"the answer to {response.request.url}")

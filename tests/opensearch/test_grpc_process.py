@@ -22,7 +22,7 @@ Code = grpc.StatusCode
 
 async def test_keys_streams_and_the_end_of_the_process(tmp_path_factory: pytest.TempPathFactory) -> None:
     config = scripted_config(connectors={"streams": 1}, limits={"drain_seconds": 1})
-    keys = {"POLYWIRE_API_KEYS": "key-of-a-caller"}
+    keys = {"POLYWIRE_API_KEYS": "sk-canary-caller"}
     with running(tmp_path_factory.mktemp("keys"), config, environment=keys, grpc=True) as service:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{service.grpc_port}") as channel:
             stub = MLServiceStub(channel)
@@ -31,18 +31,18 @@ async def test_keys_streams_and_the_end_of_the_process(tmp_path_factory: pytest.
                 metadata = (("authorization", authorization),) if authorization else ()
                 return stub.PredictModelStream(asked(model, inputs="hi"), metadata=metadata)
 
-            basic = httpx.BasicAuth("admin", "key-of-a-caller")._auth_header
+            basic = httpx.BasicAuth("admin", "sk-canary-caller")._auth_header
             for authorization, code in (
                 ("", Code.UNAUTHENTICATED),
                 ("Bearer wrong", Code.UNAUTHENTICATED),
-                ("Bearer key-of-a-caller", Code.OK),
+                ("Bearer sk-canary-caller", Code.OK),
                 (basic, Code.OK),
             ):
                 assert (await read(call(authorization)))[1] is code
 
-            hanging = call("Bearer key-of-a-caller", "hangs-midway")
+            hanging = call("Bearer sk-canary-caller", "hangs-midway")
             assert content(await anext(aiter(hanging))) == "Hello"
-            assert (await read(call("Bearer key-of-a-caller")))[1] is Code.RESOURCE_EXHAUSTED
+            assert (await read(call("Bearer sk-canary-caller")))[1] is Code.RESOURCE_EXHAUSTED
 
             service.process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(4):

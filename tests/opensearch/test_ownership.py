@@ -58,12 +58,12 @@ async def test_what_belongs_to_another_key_does_not_exist(tmp_path: Path) -> Non
 async def test_only_the_admin_key_creates_and_everybody_uses_what_it_made(tmp_path: Path) -> None:
     async with (
         serving(streamed(*chat("Hi")), as_json(completion())) as remote,
-        in_process(tmp_path, api_keys="alice", admin_key="root-key", connectors=TRUST) as client,
+        in_process(tmp_path, api_keys="alice", admin_key="sk-canary-root", connectors=TRUST) as client,
     ):
         refused = await client.post(f"{ML}/connectors/_create", json=openai_connector(URL), headers=key("alice"))
         assert refused.status_code == 403
         assert "admin key" in refused.json()["error"]["reason"]
-        connector, model = await register(client, key("root-key"), remote.url)
+        connector, model = await register(client, key("sk-canary-root"), remote.url)
         streamed_answer = await client.post(f"{ML}/models/{model}/_predict/stream", json=ASKED, headers=key("alice"))
         assert '"is_last":true' in streamed_answer.text
         whole = await client.post(f"{ML}/models/{model}/_predict", json=ASKED, headers=key("alice"))
@@ -99,6 +99,10 @@ async def test_without_an_admin_key_only_this_machine_creates(tmp_path: Path) ->
     async with in_process(tmp_path, client="198.51.100.7", api_keys="alice") as client:
         answer = await client.post(f"{ML}/connectors/_create", json=openai_connector(URL), headers=key("alice"))
         assert answer.status_code == 403
+    async with in_process(tmp_path, api_keys="alice") as client:
+        through = {**key("alice"), "x-forwarded-for": "127.0.0.1"}
+        answer = await client.post(f"{ML}/connectors/_create", json=openai_connector(URL), headers=through)
+        assert answer.status_code == 403
     async with in_process(tmp_path, client="198.51.100.7", auth="none") as client:
         assert (await client.post(f"{ML}/connectors/_create", json=openai_connector(URL))).status_code == 403
 
@@ -113,9 +117,9 @@ async def test_basic_auth_carries_the_key_and_its_absence_is_said(tmp_path: Path
 
 
 async def test_a_lost_store_key_is_said_and_gives_nothing_away(tmp_path: Path) -> None:
-    async with in_process(tmp_path, store_key="the first key of the store") as client:
+    async with in_process(tmp_path, store_key="sk-canary-store-1") as client:
         connector, _ = await register(client, {})
-    async with in_process(tmp_path, store_key="another key of the store") as client:
+    async with in_process(tmp_path, store_key="sk-canary-store-2") as client:
         answer = await client.get(f"{ML}/connectors/{connector}")
         assert answer.status_code == 500
         assert "key has changed" in answer.json()["error"]["reason"]

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from tests.conftest import scripted_config
 from tests.running import Service, running
 
-KEY = "a-test-key"
+KEY = "sk-canary-realtime"
 RATE = 24_000
 QUESTION = "The quick brown fox jumps over the lazy dog."
 LONG = " ".join(f"This is sentence number {number} of a very long answer." for number in range(1, 60))

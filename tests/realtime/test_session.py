@@ -206,7 +206,7 @@ def test_responses_out_of_band_are_bounded() -> None:
     stage = Stage()
     for _ in range(4):
         stage.respond(conversation="none")
-    assert stage.say("response.create", response={"conversation": "none"})[0]["error"]["code"] == "rate_limited"
+    assert stage.say("response.create", response={"conversation": "none"})[0]["error"]["code"] == "rate_limit_exceeded"
 
 
 def test_a_response_has_its_own_settings() -> None:

@@ -18,7 +18,7 @@ from tests.running import Service, running
 
 PIECES = 60
 TEXT = "".join(f"{number} " for number in range(PIECES))
-STORE_KEY = "a key for the tests of replicas"
+STORE_KEY = "sk-canary-replicas"
 
 
 @dataclass
@@ -48,10 +48,11 @@ def replicas(folder: Path) -> Iterator[Replicas]:
         "providers": [{"name": "script", "type": "scripted", "path": str(script)}],
         "models": [{"id": f"test/{name}", "provider": "script", "upstream": name} for name in steps],
         "limits": {"keepalive_seconds": 0.5},
+        "connectors": {"trusted_endpoints": [r"^http://127\.0\.0\.1:\d+/.*$"]},
         "replicas": 2,
     }
     with ExitStack() as stack:
-        redis = stack.enter_context(redis_server(folder / "redis", persistent=True, password="open-sesame"))
+        redis = stack.enter_context(redis_server(folder / "redis", persistent=True, password="sk-canary-redis"))
         environment = {"POLYWIRE_STORE": redis.url, "POLYWIRE_STORE_KEY": STORE_KEY}
 
         def start(name: str) -> Service:

@@ -72,6 +72,7 @@ def every_kind(service: Service, http: httpx.AsyncClient) -> list[Client]:
         Client("openai, not streamed", lambda c: _whole(http, c, HUNG), "503 shutting_down"),
         Client("openai, before the first word", lambda c: _before(http, c), "503 shutting_down"),
         Client("replicate", lambda c: _prediction(http, c), "text, error event, done, end; prediction failed"),
+        Client("openai speech", lambda c: _speech(http, c), "audio, broken body"),
         Client("ws, chat", lambda c: _turn(service, c, HUNG), "text, error shutting_down, 1012"),
         Client("ws, idle", lambda c: _idle(service, c), "error shutting_down, 1012"),
         Client("ws, speech that is being written", lambda c: _fed(service, c), "audio, error shutting_down, 1012"),
@@ -128,6 +129,19 @@ async def _before(http: httpx.AsyncClient, client: Client) -> str:
     client.begun.set()
     answer = await http.post("/v1/chat/completions", json={"model": "silent", "messages": MESSAGES, "stream": True})
     return f"{answer.status_code} {answer.json()['error']['code']}"
+
+
+async def _speech(http: httpx.AsyncClient, client: Client) -> str:
+    seen = ""
+    body = {"model": "voice-hangs", "input": "hi", "response_format": "pcm"}
+    try:
+        async with http.stream("POST", "/v1/audio/speech", json=body) as answer:
+            async for _ in answer.aiter_raw():
+                seen = "audio, "
+                client.begun.set()
+    except httpx.RemoteProtocolError:
+        return f"{seen}broken body"
+    return f"{seen}end"
 
 
 async def _prediction(http: httpx.AsyncClient, client: Client) -> str:

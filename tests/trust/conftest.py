@@ -16,7 +16,7 @@ from wires import wire_of
 from wires.auth import AuthMiddleware
 from wires.middleware import RequestMiddleware
 
-ALICE, BOB, ADMIN = "canary-alice-5e1f", "canary-bob-77aa", "canary-admin-9c3d"
+ALICE, BOB, ADMIN = "sk-canary-alice-5e1f", "sk-canary-bob-77aa", "sk-canary-admin-9c3d"
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from tests.sockets import Client, socket
 from tests.trust.conftest import ALICE, BOB
 from tests.trust.test_conventions import CALLS
 
-REQUESTS, KEYS = 5, [f"key-{number}" for number in range(20)]
+REQUESTS, KEYS = 5, [f"sk-canary-{number}" for number in range(20)]
 
 
 def key(name: str) -> dict[str, str]:

@@ -5,16 +5,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from opensearch.protobufs.services.ml_service_pb2 import DESCRIPTOR
 
+from adapters import build
+from gateway.catalog import Gateway
+from gateway.config import Settings
+from tests.running import Service
 from tests.trust.conftest import ALICE, Peer
 from tests.trust.routes import Route, all_routes
 from wires import WIRES, wire_of
+from wires.opensearch import StreamPool
+from wires.opensearch_grpc import SERVICE, GrpcServer
 
 OPEN = re.compile(r"/(ping|livez|readyz|healthz|playground(/\{[^}]+\}|/[^/]*)?|v1/(streams|files)/\{[^}]+\})")
 """What the documentation calls open."""
+OPEN_METHODS = re.compile(r"/grpc\.(health\.v1\.Health|reflection\.v1alpha\.ServerReflection)/[A-Za-z]+")
 FAR = ("203.0.113.9", "10.0.0.7", "::ffff:192.0.2.1", "fe80::1", "unix", None)
 """Peers that are not on this machine, and one that cannot be told."""
 
@@ -53,6 +64,54 @@ async def test_every_route_but_the_open_ones_is_shut(routes: list[Route], settin
             else:
                 shut = 403 if route.address.startswith("/endpoints/") else 401
                 assert (status, peer.reached) == (shut, before), (address, route)
+
+
+async def methods_of_grpc(monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, Any]:
+    """Every method that the gRPC server registers, by its path."""
+    found: dict[str, Any] = {}
+    add = grpc.aio.Server.add_generic_rpc_handlers
+
+    def noting(self: grpc.aio.Server, handlers: Any) -> None:
+        for handler in handlers:
+            found.update(handler._method_handlers)
+        add(self, handlers)
+
+    monkeypatch.setattr(grpc.aio.Server, "add_generic_rpc_handlers", noting)
+    settings = Settings(grpc_port=0, grpc_host="127.0.0.1", store=f"sqlite:///{folder / 'methods.db'}")
+    async with aclosing(Gateway(settings, build)) as gateway:
+        server = GrpcServer(StreamPool(gateway))
+        await server.start()
+        await server.stop()
+    return found
+
+
+async def test_every_grpc_method_but_health_and_reflection_is_shut(
+    guarded: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    methods = await methods_of_grpc(monkeypatch, tmp_path)
+    assert {path for path in methods if not OPEN_METHODS.fullmatch(path)} == {
+        f"/{SERVICE}/{method.name}" for method in DESCRIPTOR.services_by_name["MLService"].methods
+    }
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{guarded.grpc_port}") as channel:
+        for path, method in methods.items():
+            for metadata in ((), (("authorization", "Bearer wrong"),), (("authorization", f"Bearer {ALICE}"),)):
+                code = await _code(channel, path, method, metadata)
+                shut = not OPEN_METHODS.fullmatch(path) and ALICE not in str(metadata)
+                assert (code is grpc.StatusCode.UNAUTHENTICATED) is shut, (path, code)
+
+
+async def _code(channel: grpc.aio.Channel, path: str, method: Any, metadata: Any) -> grpc.StatusCode:
+    """How a call with an empty message ends, or OK once there is an answer."""
+    kinds = ("stream" if streaming else "unary" for streaming in (method.request_streaming, method.response_streaming))
+    request = iter([b""]) if method.request_streaming else b""
+    call = getattr(channel, "_".join(kinds))(path)(request, metadata=metadata, timeout=5)
+    try:
+        await (call.read() if method.response_streaming else call)
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    code = await call.code() if call.done() else grpc.StatusCode.OK
+    call.cancel()
+    return code
 
 
 async def test_tricks_with_paths_and_methods_open_nothing() -> None:

@@ -23,7 +23,7 @@ async def test_nobody_is_here_by_a_forwarded_header(header: str, value: str) -> 
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example:3000", "localhost.evil.example", "127.0.0.1.nip.io", "localhost@evil", ""]
+    "host", ["evil.example:3000", "localhost.evil.example", "127.0.0.1.nip.io", "localhost@evil", "", "[", "[x]:3000"]
 )
 async def test_a_name_that_was_made_to_lead_here_is_not_this_machine(host: str) -> None:
     """DNS rebinding: the page's own site resolves to loopback, and Origin and Host agree."""
@@ -34,7 +34,8 @@ async def test_a_name_that_was_made_to_lead_here_is_not_this_machine(host: str) 
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://127.0.0.1:3000.evil.example", "http://localhost"]
+    "origin",
+    ["https://evil.example", "null", "http://127.0.0.1:3000.evil.example", "http://localhost", "http://[", "//[x]"],
 )
 async def test_a_foreign_page_cannot_post_to_this_machine(origin: str) -> None:
     """A page may send a form anywhere without being asked; it carries its Origin."""

@@ -14,8 +14,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 
-def self_signed(certificate_file: Path | None = None) -> ssl.SSLContext:
-    """A server's context. The certificate is written to `certificate_file`, for a client that is to trust it."""
+def self_signed(certificate_file: Path | None = None, chain_file: Path | None = None) -> ssl.SSLContext:
+    """A server's context. The certificate is written to `certificate_file`, for a client that is to trust it.
+
+    With its key it is written to `chain_file`, for a server in another process.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.UTC)
@@ -36,6 +39,8 @@ def self_signed(certificate_file: Path | None = None) -> ssl.SSLContext:
     )
     if certificate_file is not None:
         certificate_file.write_bytes(public)
+    if chain_file is not None:
+        chain_file.write_bytes(public + private)
     with tempfile.NamedTemporaryFile() as chain:
         chain.write(public + private)
         chain.flush()

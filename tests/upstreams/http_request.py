@@ -12,13 +12,12 @@ from typing import Any
 @dataclass(eq=False, slots=True)
 class Request:
     """What came in. `written` is set with the first bytes of our answer's body, `answered` with its end, `gone` when
-    the peer closes its connection before that, `ended` with either; times are the event loop's."""
+    the peer closes its connection before that, `ended` with either; `gone_at` is the event loop's time."""
 
     method: str
     path: str
     headers: dict[str, str]
     body: bytes
-    arrived_at: float
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     gone_at: float | None = None
     written: asyncio.Event = field(default_factory=asyncio.Event)
@@ -42,7 +41,7 @@ def parse_request(received: bytes) -> Request | None:
     if body is None:
         return None
     method, path, _ = first.split(" ", 2)
-    return Request(method, path, headers, body, asyncio.get_running_loop().time())
+    return Request(method, path, headers, body)
 
 
 def _request_body(headers: Mapping[str, str], received: bytes) -> bytes | None:

@@ -29,7 +29,7 @@ from gateway.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from gateway.request import ChatRequest, Role, Sampling, text_message
+from gateway.request import ChatRequest, Role, text_message
 from wires.base import StreamResponse, gateway_of
 from wires.bodies import SampledBody
 from wires.chat_answer import usage_body
@@ -93,15 +93,7 @@ def parse(body: CompletionBody) -> ChatRequest:
     return ChatRequest(
         model=body.model,
         messages=(text_message(Role.USER, body.text),),
-        sampling=Sampling(
-            max_tokens=body.max_tokens,
-            temperature=body.temperature,
-            top_p=body.top_p,
-            stop=body.stops,
-            seed=body.seed,
-            presence_penalty=body.presence_penalty,
-            frequency_penalty=body.frequency_penalty,
-        ),
+        sampling=body.sampling(body.max_tokens),
         user=body.user,
         extra=body.passed_on("logit_bias"),
     )

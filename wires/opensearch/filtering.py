@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 STEP = re.compile(
-    r"\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<index>-?\d+)\]|\[(?P<quote>['\"])(?P<key>.*?)(?P=quote)\]|(?P<all>\[\*\]|\.\*)"
+    r"\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<index>-?[0-9]{1,9})\]|\[(?P<quote>['\"])(?P<key>.*?)(?P=quote)\]|(?P<all>\[\*\]|\.\*)"
 )
 
 
@@ -18,7 +18,10 @@ def pick(path: str, value: Any) -> Any:
     """What `path` leads to in `value`. Raises Absent."""
     if not path.startswith("$"):
         raise Absent(path)
-    return _walk(path, 1, value)
+    try:
+        return _walk(path, 1, value)
+    except RecursionError:
+        raise Absent(path) from None
 
 
 def _walk(path: str, position: int, value: Any) -> Any:

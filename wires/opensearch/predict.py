@@ -7,11 +7,10 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from gateway.completion import Completion, collect
+from gateway.completion import collect
 from gateway.errors import InvalidRequest
-from gateway.events import Usage
 from wires.base import StreamResponse
-from wires.chat_answer import tool_call_bodies
+from wires.chat_answer import completion_body
 from wires.documents import answers, fields, takes
 from wires.opensearch.bodies import answer, check_parameters, read_object
 from wires.opensearch.encoder import FrameEncoder
@@ -107,23 +106,3 @@ def _filtered(value: Any, path: Any) -> Any:
 
 def _map(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"response": value}
-
-
-def completion_body(completion: Completion) -> dict[str, Any]:
-    """A whole answer as a remote OpenAI service would give it."""
-    message: dict[str, Any] = {"role": "assistant", "content": completion.text or None}
-    if completion.tool_calls:
-        message["tool_calls"] = tool_call_bodies(completion)
-    usage = completion.usage or Usage()
-    return {
-        "id": completion.id,
-        "object": "chat.completion",
-        "created": completion.created,
-        "model": completion.model,
-        "choices": [{"index": 0, "message": message, "finish_reason": str(completion.reason)}],
-        "usage": {
-            "prompt_tokens": usage.input_tokens,
-            "completion_tokens": usage.output_tokens,
-            "total_tokens": usage.input_tokens + usage.output_tokens,
-        },
-    }

@@ -83,7 +83,7 @@ def check_url(action: Action, parameters: Mapping[str, str], trust: Trust) -> No
 
 
 def own_id(body: Mapping[str, Any], field: str) -> str | None:
-    """The id that the client chose for what it creates."""
+    """The id that the client chose for what it creates. Raises InvalidRequest."""
     id = body.get(field)
     if id is not None and not (isinstance(id, str) and OWN_ID.fullmatch(id)):
         raise illegal_argument(f"{field} must be 1 to 128 letters, digits, '_' and '-', the first a letter or digit")
@@ -91,7 +91,7 @@ def own_id(body: Mapping[str, Any], field: str) -> str | None:
 
 
 def flag(body: Mapping[str, Any], field: str, default: bool) -> bool:
-    """A boolean field."""
+    """A boolean field. Raises InvalidRequest."""
     value = body.get(field, default)
     if not isinstance(value, bool):
         raise illegal_argument(f"{field} must be true or false")

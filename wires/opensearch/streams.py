@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -131,8 +132,10 @@ def _sampling(parameters: Mapping[str, Any]) -> Sampling:
             continue
         try:
             values[name] = int(value) if name in WHOLE else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise illegal_argument(f"{name} must be a number") from None
+        if not math.isfinite(values[name]):
+            raise illegal_argument(f"{name} must be a finite number")
     stop = parameters.get("stop")
     if isinstance(stop, str):
         stop = decoded(stop) if stop.startswith("[") else [stop]

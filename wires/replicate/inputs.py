@@ -22,7 +22,7 @@ Body = TypeVar("Body", bound=BaseModel)
 WebhookEvent = Literal["start", "output", "logs", "completed"]
 WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = ("start", "output", "logs", "completed")
 
-DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(h|m|s|ms)?")
+DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ms|h|m|s|(?![0-9.]))\s*")
 UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "": 1.0}
 LONGEST_WAIT = 60
 
@@ -113,7 +113,9 @@ def parse_wait(prefer: str) -> int | None:
         name, _, value = preference.strip().partition("=")
         if name.strip().lower() == "wait":
             value = value.strip().strip('"')
-            return min(max(int(value), 1), LONGEST_WAIT) if value.isdecimal() else LONGEST_WAIT
+            # A longer number is above the longest wait, and Python refuses to read very long ones.
+            short = value.isdecimal() and len(value) < 10
+            return min(max(int(value), 1), LONGEST_WAIT) if short else LONGEST_WAIT
     return None
 
 
@@ -122,9 +124,14 @@ def parse_duration(text: str) -> float | None:
     text = text.strip().lower()
     if not text:
         return None
-    if not re.fullmatch(rf"(?:{DURATION.pattern}\s*)+", text):
-        raise invalid("Cancel-After must be a duration such as '30s', '5m' or '1h30m'.", "Cancel-After")
-    return sum(float(number) * UNITS[unit] for number, unit in DURATION.findall(text))
+    # One part after the other: an expression for all of them tries every way of cutting a long number into parts.
+    seconds, place = 0.0, 0
+    while place < len(text):
+        part = DURATION.match(text, place)
+        if part is None:
+            raise invalid("Cancel-After must be a duration such as '30s', '5m' or '1h30m'.", "Cancel-After")
+        seconds, place = seconds + float(part[1]) * UNITS[part[2]], part.end()
+    return seconds
 
 
 def _messages(body: ChatInput) -> tuple[Message, ...]:

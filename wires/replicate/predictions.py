@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from gateway.catalog import Gateway
 from gateway.config import ModelRow
 from gateway.prediction import Prediction
 from gateway.run import Stream
@@ -98,36 +99,11 @@ async def cancel_prediction(request: Request, id: str) -> Response:
 async def _create(
     request: Request, body: CreateBody, row: ModelRow, version: str, deployment: str | None = None
 ) -> Response:
+    """Begin a prediction, and answer at once or, with `Prefer: wait`, when it is over."""
     began = asyncio.get_running_loop().time()
-    gateway, base = gateway_of(request), base_url(request)
     wait = parse_wait(request.headers.get("prefer", ""))
-    cancel_after = parse_duration(request.headers.get("cancel-after", ""))
-    webhook = body.webhook or body.webhook_completed
-    if webhook:
-        await webhooks_of(request).check(webhook)
-    gateway.demand_room()
-    stream: Stream
-    if row.kind == "speech":
-        stream = gateway.speech(parse_speech(row.id, body.input), wire=WIRE.name)
-    else:
-        stream = gateway.chat(parse_chat(row.id, body.input), wire=WIRE.name)
-    prediction = await predictions_of(request).create(
-        stream,
-        owner=owner_of(request),
-        model=row.id,
-        kind=row.kind,
-        input=body.input,
-        notes={
-            "version": version,
-            "deployment": deployment,
-            "base": base,
-            "webhook": webhook,
-            "webhook_events_filter": _webhook_events(body),
-        },
-        deadline=None if cancel_after is None else time.time() + cancel_after,
-    )
-    if (scope := current_request.get()) is not None:
-        scope.deferred = True
+    prediction = await _begin(request, body, row, {"version": version, "deployment": deployment})
+    base = base_url(request)
     headers = {"location": f"{base}/v1/predictions/{prediction.id}"}
     if wait is not None:
         headers["preference-applied"] = f"wait={wait}"
@@ -137,6 +113,35 @@ async def _create(
             if ended.over:
                 return JsonResponse(await _object(request, ended), 201, headers)
     return JsonResponse(unstarted_object(prediction, base), 201, headers)
+
+
+async def _begin(request: Request, body: CreateBody, row: ModelRow, notes: dict[str, Any]) -> Prediction:
+    """The prediction that `body` asks for, running. Raises GatewayError before anything is asked of the provider."""
+    cancel_after = parse_duration(request.headers.get("cancel-after", ""))
+    webhook = body.webhook or body.webhook_completed
+    if webhook:
+        await webhooks_of(request).check(webhook)
+    await gateway_of(request).demand_room()
+    hook = {"webhook": webhook, "webhook_events_filter": _webhook_events(body)}
+    prediction = await predictions_of(request).create(
+        _stream(gateway_of(request), body, row),
+        owner=owner_of(request),
+        model=row.id,
+        kind=row.kind,
+        input=body.input,
+        notes={**notes, "base": base_url(request), **hook},
+        deadline=None if cancel_after is None else time.time() + cancel_after,
+    )
+    if (scope := current_request.get()) is not None:
+        scope.deferred = True
+    return prediction
+
+
+def _stream(gateway: Gateway, body: CreateBody, row: ModelRow) -> Stream:
+    """What the model or the voice of `row` answers, to be opened by the prediction."""
+    if row.kind == "speech":
+        return gateway.speech(parse_speech(row.id, body.input), wire=WIRE.name)
+    return gateway.chat(parse_chat(row.id, body.input), wire=WIRE.name)
 
 
 def _webhook_events(body: CreateBody) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from gateway.errors import GatewayError
-from gateway.events import Finished, FinishReason, StreamEvent, TextDelta
+from gateway.events import AudioDelta, Finished, FinishReason, StreamEvent, TextDelta
 from wires.outbox import Outbox
 from wires.websocket.frames import Frame, FrameEncoder, error_frame
 
@@ -37,6 +37,10 @@ class Turn:
     async def play(self, events: AsyncIterator[StreamEvent]) -> None:
         """Send a stream to its end."""
         async for event in events:
+            if isinstance(event, AudioDelta):
+                # Its frame is its bytes, fifty times a second.
+                await self._put(event.data)
+                continue
             if isinstance(event, TextDelta):
                 self._texts.append(event.text)
             for frame in self._encoder.encode(event):

@@ -58,6 +58,7 @@ class HangUp:
     reason: str
 
 
+RATE_LIMITED = "rate_limit_exceeded"
 Command = Respond | Stop | Transcribe | Listen | HangUp
 
 
@@ -92,9 +93,10 @@ class Outgoing:
 
 
 def error_body(error: GatewayError) -> dict[str, Any]:
-    """The part of an error that events and failed responses share."""
+    """The part of an error that events and failed responses share. OpenAI has one code for whatever is a 429."""
     kind = "server_error" if error.status >= 500 else "invalid_request_error"
-    return {"type": kind, "code": error.code, "message": error.message}
+    code = RATE_LIMITED if error.status == 429 else error.code
+    return {"type": kind, "code": code, "message": error.message}
 
 
 def new_id(kind: str) -> str:

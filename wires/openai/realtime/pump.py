@@ -28,6 +28,7 @@ from wires.openai.realtime.conversation import without_oldest_turn
 from wires.openai.realtime.outgoing import HangUp, Listen, Respond, ServerEvent, Stop, Transcribe
 from wires.openai.realtime.session import Session
 from wires.outbox import Outbox, PeerGone
+from wires.quick_socket import put_of
 
 log = logging.getLogger("polywire")
 
@@ -53,7 +54,7 @@ class Pump:
         self._socket, self._gateway, self._session = socket, gateway, session
         self._limits = gateway.settings.limits
         self._loop = asyncio.get_running_loop()
-        self._outbox = Outbox(socket.send, self._limits.send_stall_seconds)
+        self._outbox = Outbox(socket.send, self._limits.send_stall_seconds, put_of(socket.scope))
         self._queue: deque[ServerEvent | HangUp] = deque()
         self._signal = Signal()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -229,7 +230,8 @@ class Pump:
 
     async def _drained(self) -> None:
         """Wait while the reader is slow. Raises PeerGone."""
-        await self._signal.until(lambda: len(self._queue) < MOST_QUEUED or self._outbox.closed)
+        if len(self._queue) >= MOST_QUEUED and not self._outbox.closed:
+            await self._signal.until(lambda: len(self._queue) < MOST_QUEUED or self._outbox.closed)
         if self._outbox.closed:
             raise PeerGone
 
@@ -237,7 +239,8 @@ class Pump:
         """The one writer of the socket."""
         try:
             while True:
-                await self._signal.until(lambda: self._queue)
+                if not self._queue:
+                    await self._signal.until(lambda: self._queue)
                 item = self._queue.popleft()
                 if isinstance(item, HangUp):
                     await self._outbox.close(item.code, item.reason)

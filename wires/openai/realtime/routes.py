@@ -63,10 +63,9 @@ def _client_key(headers: Headers, gateway: Gateway) -> ClientKey | None:
 
 def _given(model: str | None, intent: str | None, key: ClientKey | None) -> Mapping[str, Any]:
     """What the client says of the session; what its secret says holds, whatever the address says."""
-    intent = intent or "conversation"
-    if intent not in INTENTS:
+    if intent is not None and intent not in INTENTS:
         raise InvalidRequest(f"There is no intent {intent[:40]!r}; use 'transcription' or ?model=.", param="intent")
-    return key.session if key is not None else {"type": INTENTS[intent], "model": model}
+    return key.session if key is not None else {"type": INTENTS[intent or "conversation"], "model": model}
 
 
 async def _opening(gateway: Gateway, given: Mapping[str, Any]) -> Opening:

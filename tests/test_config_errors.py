@@ -1,0 +1,49 @@
+"""A wrong configuration ends the start with a sentence: where it is wrong and what is allowed there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.config import Settings
+from gateway.config_errors import ConfigError
+from tests.running import ROOT
+
+WRONG = {
+    "providers:\n  - {name: x, type: opnai}\n": "line 2: providers.0.type: Input should be 'local', 'openai', ",
+    "providers:\n  - {name: x, type: openai, base_ur: a}\n": "line 2: providers.0.base_ur: Extra inputs are not"
+    " permitted (allowed: api_key_env, base_url, ",
+    "providers: [{name: x, type: openai}]\nmodels: [{id: a, provider: y, upstream: z}]\n": "file.yaml: model 'a' names"
+    " provider 'y'; the providers are x",
+    "limits:\n  streems: 3\n": "line 2: limits.streems: Extra inputs are not permitted (allowed: all_",
+    "limits:\n\n  streams: 0\n": "line 3: limits.streams: Input should be greater than 0",
+    "providers:\n  - {name: x\n": "is not valid YAML",
+    "- a\n": "must be a mapping",
+}
+
+
+@pytest.mark.parametrize(("text", "sentence"), WRONG.items())
+def test_a_wrong_file_is_told_by_its_line_and_what_is_allowed(tmp_path: Path, text: str, sentence: str) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        Settings.load(file)
+    said = str(caught.value)
+    assert sentence in said
+    assert "literal[" not in said
+    assert said.count("file.yaml") == 1
+
+
+def test_the_start_ends_with_the_sentence_alone(tmp_path: Path) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text("providers:\n  - {name: x, type: opnai}\n")
+    command = [sys.executable, "-m", "bentoml", "serve", "service:Polywire", "--port", "0"]
+    environment = {**os.environ, "POLYWIRE_CONFIG": str(file), "BENTOML_HOME": str(tmp_path / "bentoml")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert f"{file}, line 2: providers.0.type: Input should be" in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
