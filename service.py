@@ -23,7 +23,7 @@ from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
 from wires.connections import bound_connections
 from wires.direct import DirectMiddleware
-from wires.frameworks import tune
+from wires.frameworks import keep_what_is_loaded, tune
 from wires.generate import ChatMessage
 from wires.interrupts import pass_on_second_interrupt
 from wires.limits import LimitMiddleware
@@ -72,6 +72,11 @@ class Polywire:
     def listen_for_interrupts() -> None:
         """Have a second Ctrl-C end the workers at once."""
         pass_on_second_interrupt()
+
+    @bentoml.on_startup  # type: ignore[untyped-decorator]  # BentoML ships no type for it
+    def keep_what_is_loaded(self) -> None:
+        """Once more than at import: by now the application and its routes are there."""
+        keep_what_is_loaded()
 
     def __is_ready__(self) -> bool:
         """Drives `/readyz`: not ready from the moment that this worker is told to stop."""

@@ -96,8 +96,8 @@ def _listen() -> None:
         SEARCH.hear(self, memoryview(buffer)[:size])
         return size
 
-    socket.socket.recv = searched  # type: ignore[method-assign]
-    socket.socket.recv_into = searched_into  # type: ignore[method-assign]
+    socket.socket.recv = searched  # type: ignore[method-assign,assignment]
+    socket.socket.recv_into = searched_into  # type: ignore[method-assign,assignment]
 
 
 def pytest_configure(config: pytest.Config) -> None:

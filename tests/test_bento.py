@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,15 +42,21 @@ class Bento:
 
 
 @pytest.fixture(scope="module")
-def bento(tmp_path_factory: pytest.TempPathFactory) -> Bento:
+def bento() -> Iterator[Bento]:
     """The bento of a working copy that also holds private files, with scripted models in its polywire.yaml."""
-    sources = tmp_path_factory.mktemp("bento") / "sources"
+    # Not in pytest's own folder, which is searched for the keys that the sources name.
+    with tempfile.TemporaryDirectory() as folder:
+        yield _built(Path(folder))
+
+
+def _built(folder: Path) -> Bento:
+    sources = folder / "sources"
     shutil.copytree(ROOT, sources, ignore=shutil.ignore_patterns(".?*", "__pycache__", "node_modules"))
     for name in PRIVATE:
         (sources / name).parent.mkdir(exist_ok=True)
         (sources / name).write_text("private")
     (sources / "polywire.yaml").write_text(yaml.safe_dump(scripted_config()))
-    home = sources.parent / "home"
+    home = folder / "home"
     built = subprocess.run(
         [sys.executable, "-m", "bentoml", "build", "--output", "tag"],
         cwd=sources,

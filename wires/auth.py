@@ -113,7 +113,10 @@ class Policy:
         if not keys:
             raise Unauthorized("No API key was sent; send it as 'Authorization: Bearer <key>'.", code="missing_api_key")
         if not known and not any(self._is_client_key(key, scope) for key in keys):
-            raise Unauthorized("The API key is not valid.", code="invalid_api_key")
+            raise Unauthorized(
+                "The API key is not valid; valid are those in POLYWIRE_API_KEYS, where this service was started.",
+                code="invalid_api_key",
+            )
         return caller
 
     def _caller(self, known: list[str], *, loopback: bool) -> Caller:

@@ -1,7 +1,7 @@
 """Bounds on connections before there is a request: how long a head may take, how large it may be, how many there are.
 
-uvicorn has no such bounds and BentoML hands no options to it, so its protocol classes are replaced by this one and by
-that of wires/floods.py, which uvicorn looks up when the server starts.
+uvicorn has no such bounds and BentoML hands no options to it, so its protocol class is replaced by this one, which
+uvicorn looks up when the server starts.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from typing import Any, ClassVar
 from starlette.responses import Response
 from uvicorn.protocols.http import auto
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.protocols.websockets import auto as socket_auto
 
 from gateway.config import Limits
 from gateway.errors import GatewayError, InvalidRequest, RateLimited, reason_phrase
 from wires.base import Wire, retry_headers
-from wires.floods import BoundedSocket
 
 WireOf = Callable[[str], Wire]
 
@@ -31,7 +29,6 @@ def bound_connections(limits: Limits, wire_of: WireOf) -> None:
     BoundedProtocol.limits = limits
     BoundedProtocol.wire_of = staticmethod(wire_of)
     auto.AutoHTTPProtocol = BoundedProtocol
-    socket_auto.AutoWebSocketsProtocol = BoundedSocket
 
 
 class BoundedProtocol(HttpToolsProtocol):

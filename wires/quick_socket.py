@@ -12,8 +12,9 @@ from typing import cast
 
 from starlette.types import Scope
 from uvicorn.protocols.websockets import auto
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.protocol import State
+
+from wires.floods import BoundedSocket
 
 TEXT, BINARY = 0x81, 0x82
 """First bytes of a message that is one frame."""
@@ -34,7 +35,7 @@ def put_of(scope: Scope) -> Put | None:
     return put
 
 
-class QuickSocket(WebSocketsSansIOProtocol):
+class QuickSocket(BoundedSocket):
     """The server's side of one WebSocket."""
 
     async def run_asgi(self) -> None:

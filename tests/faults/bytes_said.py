@@ -64,8 +64,8 @@ def asks(kind: str) -> Iterator[tuple[bytes, bytes]]:
                 yield handshake(path, offer), frame(BOMB, COMPRESSED)
         case _:
             for model in ("line", "deep", "bomb"):
-                body = {"model": model, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
-                yield post("/v1/chat/completions", json.dumps(body).encode()), b""
+                chat = {"model": model, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+                yield post("/v1/chat/completions", json.dumps(chat).encode()), b""
 
 
 def _everywhere(body: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -45,7 +45,7 @@ async def _finished(client: httpx.AsyncClient) -> str:
     async with asyncio.timeout(60):
         while (await client.get(f"/v1/predictions/{made['id']}")).json()["status"] != "succeeded":  # noqa: ASYNC110
             await asyncio.sleep(0.2)
-    return urlsplit(made["urls"]["stream"]).path
+    return str(urlsplit(made["urls"]["stream"]).path)
 
 
 WIRES = (*slow_asks(MODEL), "replicate", "grpc")

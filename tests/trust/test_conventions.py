@@ -26,6 +26,7 @@ from tests.opensearch.calls import asked, read
 from tests.running import Service
 from tests.sockets import socket
 from tests.trust.conftest import ADMIN, ALICE, BOB
+from tests.trust.signing import signed_headers
 from wires.auth import KEY_PROTOCOL
 
 ML = "/_plugins/_ml"
@@ -40,7 +41,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def conventions(key: str) -> dict[str, dict[str, str]]:
+def conventions(key: str, url: str, content: bytes) -> dict[str, dict[str, str]]:
     basic = base64.b64encode(f"anyone:{key}".encode()).decode()
     return {
         "bearer": {"authorization": f"Bearer {key}"},
@@ -49,9 +50,7 @@ def conventions(key: str) -> dict[str, dict[str, str]]:
         "basic": {"authorization": f"Basic {basic}"},
         "api-key": {"api-key": key},
         "x-api-key": {"x-api-key": key},
-        "signed": {
-            "authorization": f"AWS4-HMAC-SHA256 Credential={key}/20260101/us-east-1/sagemaker/aws4_request, Si=a"
-        },
+        "signed": signed_headers("POST", url, content, key, key),
     }
 
 
@@ -59,11 +58,13 @@ def conventions(key: str) -> dict[str, dict[str, str]]:
 async def test_every_convention_opens_every_wire_and_a_wrong_key_none(guarded: Service, wire: str) -> None:
     path, body = CALLS[wire]
     async with httpx.AsyncClient(base_url=guarded.url, timeout=20) as client:
-        for name, headers in conventions(ALICE).items():
-            answer = await client.post(path, json=body, headers=headers)
+        content = json.dumps(body).encode()
+        as_json = {"content-type": "application/json"}
+        for name, headers in conventions(ALICE, guarded.url + path, content).items():
+            answer = await client.post(path, content=content, headers=as_json | headers)
             assert answer.status_code in (200, 201), (name, answer.text)
-        for name, headers in [*conventions("wrong").items(), ("none", {})]:
-            answer = await client.post(path, json=body, headers=headers)
+        for name, headers in [*conventions("wrong", guarded.url + path, content).items(), ("none", {})]:
+            answer = await client.post(path, content=content, headers=as_json | headers)
             assert answer.status_code == (403 if wire == "runtime" else 401), (name, answer.text)
 
 

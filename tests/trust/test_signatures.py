@@ -12,13 +12,11 @@ from typing import Any
 import httpx
 import pytest
 from botocore import auth as botocore_auth
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
 
 from tests.conftest import scripted_config
 from tests.running import Service, running
 from tests.trust.conftest import ALICE, BOB
+from tests.trust.signing import signed_headers
 
 BODY = json.dumps({"inputs": "안녕"}).encode()
 PATHS = (
@@ -48,9 +46,7 @@ def signed(
     method = "POST" if "invocations" in path else "GET"
     body = BODY if method == "POST" else b""
     url = service.url + path
-    request = AWSRequest(method, url, data=body, headers={"content-type": "application/json", **(headers or {})})
-    SigV4Auth(Credentials(key, secret, "a+token=="), "sagemaker", "us-east-1").add_auth(request)
-    return Signed(method, url, body, dict(request.headers.items()))
+    return Signed(method, url, body, signed_headers(method, url, body, key, secret, headers))
 
 
 @pytest.mark.parametrize("path", PATHS)
