@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections.abc import Callable
+from functools import partial
+from socket import SO_SNDBUF, SOL_SOCKET
 from typing import Any, ClassVar
 
 from starlette.responses import Response
@@ -18,8 +20,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gateway.config import Limits
 from gateway.errors import GatewayError, InvalidRequest, RateLimited, reason_phrase
 from wires.base import Wire, retry_headers
+from wires.farewells import FAREWELLS
 
 WireOf = Callable[[str], Wire]
+SEND_BYTES = 128 * 1024
+"""What the system may hold of an answer that its reader does not take; by itself it holds megabytes of each."""
 
 
 def bound_connections(limits: Limits, wire_of: WireOf) -> None:
@@ -49,6 +54,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, SEND_BYTES)
         if len(self.connections) > self.limits.connections:
             leaving = next(iter(self._unfinished), self)
             leaving._refuse(_full(self.limits))
@@ -58,7 +64,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
-        super().connection_lost(exc)
+        FAREWELLS.say(partial(super().connection_lost, exc))
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():

@@ -6,10 +6,13 @@ taken yet without a bound.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
+
+from wires.farewells import FAREWELLS
 
 SLICE = 1024
 """Bytes that are parsed at a time: at most 170 frames."""
@@ -49,7 +52,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         # What came before the end is still said.
         self._end_of_input()
-        super().connection_lost(exc)
+        FAREWELLS.say(partial(super().connection_lost, exc))
 
     def handle_ping(self) -> None:
         if self._may_ping() and self.writable.is_set():

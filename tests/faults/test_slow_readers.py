@@ -82,9 +82,11 @@ async def test_slow_readers_take_a_mebibyte_each_at_most_and_nobody_elses_time(c
         alone = await others(crowded)
         taken: dict[str, float] = {}
         for wire in WIRES:
-            asked = await ask_for(crowded, wire)
-            before = await at_rest(crowded)
-            await stack.enter_async_context(crowd(crowded, "slow", 1, asked))
+            # The first of a wire have everything loaded that it needs; what the second take is the readers' own.
+            for _ in range(2):
+                asked = await ask_for(crowded, wire)
+                before = await at_rest(crowded)
+                await stack.enter_async_context(crowd(crowded, "slow", 1, asked))
             taken[wire] = (await at_rest(crowded) - before) / READERS
         beside = await others(crowded)
     if WHOLE:

@@ -69,14 +69,15 @@ async def test_every_route_but_the_open_ones_is_shut(routes: list[Route], settin
 async def methods_of_grpc(monkeypatch: pytest.MonkeyPatch, folder: Path) -> dict[str, Any]:
     """Every method that the gRPC server registers, by its path."""
     found: dict[str, Any] = {}
-    add = grpc.aio.Server.add_generic_rpc_handlers
+    kind = type(grpc.aio.server())
+    add = kind.add_generic_rpc_handlers
 
     def noting(self: grpc.aio.Server, handlers: Any) -> None:
         for handler in handlers:
             found.update(handler._method_handlers)
         add(self, handlers)
 
-    monkeypatch.setattr(grpc.aio.Server, "add_generic_rpc_handlers", noting)
+    monkeypatch.setattr(kind, "add_generic_rpc_handlers", noting)
     settings = Settings(grpc_port=0, grpc_host="127.0.0.1", store=f"sqlite:///{folder / 'methods.db'}")
     async with aclosing(Gateway(settings, build)) as gateway:
         server = GrpcServer(StreamPool(gateway))
