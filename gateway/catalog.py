@@ -143,7 +143,7 @@ class Gateway:
         target = await self.resolve(request.model or None)
         provider = cast(ChatProvider, await self._providers.get(target.provider, "chat"))
         check_chat(request, provider, self.settings.limits.prompt_characters)
-        upstream = replace(request, model=target.model.upstream, options=target.options)
+        upstream = request.for_upstream(target.model.upstream, target.options)
         tokens = estimate(request)
         async with self._stream(lambda: provider.stream(upstream), target, wire, tokens=tokens) as events:
             yield events

@@ -138,6 +138,22 @@ class ChatRequest:
     options: Mapping[str, Any] = field(default_factory=_nothing)
     extra: Mapping[str, Any] = field(default_factory=_nothing)
 
+    def for_upstream(self, model: str, options: Mapping[str, Any]) -> ChatRequest:
+        """The same turn for a provider's model; `dataclasses.replace` costs three times as much."""
+        return ChatRequest(
+            model,
+            self.messages,
+            self.tools,
+            self.tool_choice,
+            self.parallel_tool_calls,
+            self.sampling,
+            self.response_format,
+            self.reasoning_effort,
+            self.user,
+            options,
+            self.extra,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SpeechRequest:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
-from secrets import token_hex
 from typing import Generic, TypeVar
 
 from gateway.bursts import Bursts
@@ -243,7 +243,7 @@ async def open_stream(
     Raises GatewayError when the provider refuses or fails before its first event: the wire can still answer with a
     true status. Everything after that arrives as a `Failed` event, also that the worker of `stopping` ends.
     """
-    stream = EventStream(source, Started(token_hex(16), model, int(time.time())), patience, meter)
+    stream = EventStream(source, Started(os.urandom(16).hex(), model, int(time.time())), patience, meter)
     ends = stopping.at(Stage.ENDING, lambda: stream.stop(shutting_down())) if stopping else nullcontext()
     try:
         with ends:

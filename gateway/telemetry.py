@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -57,6 +57,8 @@ CODES = {
 """The codes of refusals that are not ours: BentoML's answers to its own API."""
 
 access_log = logging.getLogger("polywire.access")
+RECORD = vars(logging.LogRecord(access_log.name, logging.INFO, "", 0, "", None, None))
+"""What the records of all lines have in common; each would look for its thread, process and path again."""
 
 MetricT = TypeVar("MetricT", Counter, Gauge, Histogram)
 
@@ -203,7 +205,7 @@ def write_access_line(
 ) -> None:
     """One JSON line for a stream that has ended."""
     line: dict[str, object] = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "time": _now(),
         "request_id": request.request_id if request else None,
         "trace_id": trace_id(),
         "wire": meter.wire,
@@ -238,7 +240,7 @@ def log_request(request: RequestScope, status: int, outcome: str, code: str | No
         return
     request.logged = True
     line = {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "time": _now(),
         "request_id": request.request_id,
         "trace_id": trace_id(),
         "wire": request.wire,
@@ -255,7 +257,19 @@ def _write(line: Mapping[str, object]) -> None:
         return
     # Not `access_log.info`, which looks for its caller through the stack, four times as long as all the rest.
     text = to_json(line, exclude_none=True).decode()
-    access_log.handle(logging.LogRecord(access_log.name, logging.INFO, "", 0, text, None, None))
+    record = logging.LogRecord.__new__(logging.LogRecord)
+    vars(record).update(RECORD, msg=text, created=time.time())
+    access_log.handle(record)
+
+
+def _now() -> str:
+    """The time in UTC, by the second."""
+    return _written(int(time.time()))
+
+
+@lru_cache(maxsize=1)
+def _written(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 
 
 def _rounded(value: float | None) -> float | None:

@@ -33,5 +33,6 @@ def trace_headers() -> Mapping[str, str]:
 
 def trace_id() -> str | None:
     """The id of that trace, for logs."""
-    found = PARENT.fullmatch(current_trace.get().get(TRACEPARENT, ""))
+    parent = current_trace.get().get(TRACEPARENT)
+    found = PARENT.fullmatch(parent) if parent else None
     return found["trace"] if found else None

@@ -61,6 +61,8 @@ class Wire:
 
 Open = Callable[[], AbstractAsyncContextManager[AsyncIterator[StreamEvent]]]
 
+READ_HEADERS = "polywire.read_headers"
+"""Where a scope keeps its headers, and what was read from them: every middleware looks into them."""
 SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -72,7 +74,12 @@ def gateway_of(request: Request) -> Gateway:
 
 def headers_of(scope: Scope) -> Mapping[str, str]:
     """The request's headers by their names in lower case; of one that came twice the first counts."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
+    sent = scope["headers"]
+    read_from, headers = scope.get(READ_HEADERS, (None, {}))
+    if read_from is not sent:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(sent)}
+        scope[READ_HEADERS] = sent, headers
+    return headers
 
 
 def owner_of(request: Request) -> str:

@@ -71,6 +71,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         super().data_received(data)
         if self._head_open:
+            self._start_clock()
             self._head_bytes += len(data)
             if self._head_bytes > self.limits.header_bytes:
                 self._refuse(_too_large(self.limits))
@@ -78,7 +79,6 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._head_open, self._head_bytes = True, 0
-        self._start_clock()
 
     def on_headers_complete(self) -> None:
         self._head_open = False
@@ -87,7 +87,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _start_clock(self) -> None:
         if self._clock is None:
-            self._clock = self.loop.call_later(self.limits.header_seconds, self._refuse, _too_slow(self.limits))
+            self._clock = self.loop.call_later(self.limits.header_seconds, self._refuse_late)
             self._unfinished[self] = None
 
     def _stop_clock(self) -> None:
@@ -95,6 +95,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._clock.cancel()
             self._clock = None
             del self._unfinished[self]
+
+    def _refuse_late(self) -> None:
+        self._refuse(_too_slow(self.limits))
 
     def _refuse(self, error: GatewayError) -> None:
         """Answer in the shape of the wire whose path was said, if it was, and close."""

@@ -21,9 +21,9 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import GatewayError
-from wires.base import Wire
+from wires.base import Wire, headers_of
 
-JSON = b"application/json"
+JSON = "application/json"
 
 Place = tuple[str, str]
 """A method and a path."""
@@ -91,7 +91,7 @@ def _body_model(route: APIRoute) -> type[BaseModel] | None:
 
 
 def _says_json(scope: Scope) -> bool:
-    return any(name == b"content-type" and value.startswith(JSON) for name, value in scope["headers"])
+    return headers_of(scope).get("content-type", "").startswith(JSON)
 
 
 async def _whole(receive: Receive) -> bytes:

@@ -15,8 +15,10 @@ NEW_OBJECTS = 5_000
 
 def tune() -> None:
     """Set the defaults that this service needs."""
-    # PCM does not get smaller, and trying costs most of a core's streams.
-    uvicorn.Config.__init__ = partialmethod(uvicorn.Config.__init__, ws_per_message_deflate=False)  # type: ignore[assignment, method-assign]  # a default, no override
+    # PCM does not get smaller, and trying costs most of a core's streams. Its access log is shown nowhere, and written.
+    uvicorn.Config.__init__ = partialmethod(  # type: ignore[assignment, method-assign]  # defaults, no override
+        uvicorn.Config.__init__, ws_per_message_deflate=False, access_log=False
+    )
     # It leaves a timer behind for every request, for as long as its time is; ours are limits.first_event_seconds.
     TimeoutMiddleware.__call__ = _pass_on  # type: ignore[method-assign]  # the same signature, but for aliases
     # The streams at work hold more than Python's 700 new objects, so it would look through them at every third request.

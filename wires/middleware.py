@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 from collections.abc import Callable
 from functools import cached_property
-from secrets import token_hex
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,7 +30,7 @@ log = logging.getLogger("polywire")
 WireOf = Callable[[str], Wire]
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-FORM = b"application/x-www-form-urlencoded"
+FORM = "application/x-www-form-urlencoded"
 SENT_HEADERS = "polywire.sent_headers"
 """Where a scope keeps its headers as they were sent, once they were changed: a signature covers those."""
 
@@ -57,7 +57,7 @@ class RequestMiddleware:
         wire = self.wire_of(CONTROL.sub("", scope["path"]))
         headers = headers_of(scope)
         asked = headers.get("x-request-id", "")
-        request = RequestScope(asked if SANE_ID.fullmatch(asked) else token_hex(16), wire.name)
+        request = RequestScope(asked if SANE_ID.fullmatch(asked) else os.urandom(16).hex(), wire.name)
         _take_forms_for_json(scope, wire)
         token = current_request.set(request)
         trace = current_trace.set(read_trace(Headers(scope=scope).items()) if TRACEPARENT in headers else {})
@@ -81,9 +81,9 @@ class RequestMiddleware:
 
 def _take_forms_for_json(scope: Scope, wire: Wire) -> None:
     """`curl -d` calls its JSON a form when it is not told otherwise; no route here takes such forms."""
-    headers = scope["headers"]
-    if any(name == b"content-type" and (wire.json_only or value.startswith(FORM)) for name, value in headers):
-        scope[SENT_HEADERS] = headers
+    kind = headers_of(scope).get("content-type")
+    if kind is not None and (wire.json_only or kind.startswith(FORM)):
+        headers = scope[SENT_HEADERS] = scope["headers"]
         others = [(name, value) for name, value in headers if name != b"content-type"]
         scope["headers"] = [*others, (b"content-type", b"application/json")]
 

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.config import Settings
 from gateway.errors import Forbidden
 from wires.auth import refuse, signing_key
-from wires.base import Wire
+from wires.base import Wire, headers_of
 from wires.middleware import SENT_HEADERS
 
 ALGORITHM = "AWS4-HMAC-SHA256"
@@ -61,8 +61,10 @@ class SignatureMiddleware:
         held: deque[Message] = deque()
         try:
             signature = self._signature(scope)
-            if signature is not None:
-                self._check(signature, scope, await _hold(scope, receive, held))
+            if signature is None:
+                await self.app(scope, receive, send)
+                return
+            self._check(signature, scope, await _hold(scope, receive, held))
         except Forbidden as error:
             await refuse(self.wire_of(scope["path"]), error, scope, receive, send)
             return
@@ -70,13 +72,13 @@ class SignatureMiddleware:
         async def replay() -> Message:
             return held.popleft() if held else await receive()
 
-        await self.app(scope, replay if held else receive, send)
+        await self.app(scope, replay, send)
 
     def _signature(self, scope: Scope) -> Signature | None:
         """The signature by one of our keys, None where there is none. Raises Forbidden for one that cannot be read."""
         if scope["type"] not in ("http", "websocket"):
             return None
-        scheme, _, said = _headers(scope).get("authorization", "").partition(" ")
+        scheme, _, said = headers_of(scope).get("authorization", "").partition(" ")
         # Whatever the authentication took for a key is found here as well.
         key = signing_key(said) if scheme.upper() == ALGORITHM else None
         secret = self._secrets.get(_hash(key)) if key is not None else None

@@ -84,9 +84,8 @@ class ChunkEncoder:
                 assert_never(event)
 
     def _start(self, event: Started) -> None:
-        shared = {"id": f"chatcmpl-{event.id}", "object": "chat.completion.chunk", "created": event.created}
-        opening = json.dumps(shared | {"model": event.model}, separators=(",", ":"))[:-1]
-        self._head = f'data: {opening},"choices":'
+        made = f'"object":"chat.completion.chunk","created":{event.created},"model":{json_string(event.model)}'
+        self._head = f'data: {{"id":"chatcmpl-{event.id}",{made},"choices":'
         self._text = f'{self._head}[{{"index":0,"delta":{{"content":'
         end = ',"usage":null}\n\n' if self._include_usage else "}\n\n"
         self._tail = f'}},"finish_reason":null}}]{end}'
