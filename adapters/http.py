@@ -22,7 +22,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from adapters.http_errors import decode_json, error_for_response, error_for_status, retry_after, transport_errors
-from adapters.resuming import resume_only_what_paused
+from adapters.resuming import read_at_once
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, UpstreamError
 from gateway.tracing import trace_headers
@@ -42,7 +42,7 @@ __all__ = [
     "transport_errors",
 ]
 
-resume_only_what_paused()
+read_at_once()
 
 CONNECT_SECONDS = 10.0
 ERROR_BODY_SECONDS = 5.0

@@ -12,7 +12,7 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -94,10 +94,10 @@ class EventStream(Generic[ProviderEventT]):
                 ready.append(self._end(Failed(error)))
         return ready.popleft()
 
-    @property
-    def pending(self) -> bool:
-        """Whether the next event is there already, so that it may be sent together with the last one."""
-        return bool(self._ready)
+    def rest(self) -> Iterator[StreamEvent]:
+        """The events that are there already, so that they may be sent together with the last one."""
+        while self._ready:
+            yield self._ready.popleft()
 
     async def first(self) -> None:
         """Wait for the provider's first event, trying again as configured. Raises GatewayError if there is none."""

@@ -97,7 +97,7 @@ class Policy:
             self._check_origin(headers)
         keys = list(credentials(headers))
         local = _is_local(scope, headers)
-        known = [key for key in keys if self._known(key)]
+        known = [offered for key in keys if self._known(offered := _hash(key))]
         caller = self._caller(known, loopback=local)
         if self._open or OPEN_PATHS.fullmatch(scope["path"]) or _preflight(scope, headers):
             return caller
@@ -119,17 +119,16 @@ class Policy:
             )
         return caller
 
-    def _caller(self, known: list[str], *, loopback: bool) -> Caller:
+    def _caller(self, known: list[bytes], *, loopback: bool) -> Caller:
         """Without any key configured, whoever is on this machine runs it. An admin key, where there is one, creates."""
-        if self._admin is not None and any(hmac.compare_digest(_hash(key), self._admin) for key in known):
+        if self._admin is not None and any(hmac.compare_digest(key, self._admin) for key in known):
             return Caller(ADMIN, admin=True, creates=True)
         creates = self._admin is None and loopback
         if known:
-            return Caller(_hash(known[0]).hex()[:32], creates=creates)
+            return Caller(known[0].hex()[:32], creates=creates)
         return Caller(ADMIN, admin=True, creates=True) if creates and not self._has_keys else Caller(creates=creates)
 
-    def _known(self, key: str) -> bool:
-        offered = _hash(key)
+    def _known(self, offered: bytes) -> bool:
         # Every hash is compared, so that the time taken does not tell which one was near.
         return sum(hmac.compare_digest(offered, known) for known in self._hashes) > 0
 

@@ -146,9 +146,11 @@ class StreamResponse(Response):
             async with self._open() as events:
                 async for event in events:
                     frames += encode(event)
-                    if not (isinstance(events, EventStream) and events.pending):
-                        await body.send(b"".join(frames))
-                        frames.clear()
+                    if isinstance(events, EventStream):
+                        for more in events.rest():
+                            frames += encode(more)
+                    await body.send(b"".join(frames))
+                    frames.clear()
         except GatewayError as error:
             if not (body.started or frames):
                 await self._wire.refuse(error)(scope, receive, send)

@@ -18,7 +18,7 @@ class StrictBody(OpenBody):
 
     def refuse(self, *fields: str) -> None:
         """Raise Unsupported if the caller set one of `fields`, which this body does not declare."""
-        for field in fields:
+        for field in fields if self.model_extra else ():
             if self.given(field):
                 raise Unsupported(f"The field {field!r} is not supported.", param=field)
 
@@ -29,7 +29,7 @@ class StrictBody(OpenBody):
     def passed_on(self, *fields: str) -> dict[str, Any]:
         """The undeclared `fields` that the caller set, for the provider to know what they mean."""
         extra = self.model_extra or {}
-        return {field: extra[field] for field in fields if extra.get(field) is not None}
+        return {field: extra[field] for field in fields if extra.get(field) is not None} if extra else {}
 
 
 class StreamOptions(StrictBody):

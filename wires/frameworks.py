@@ -7,6 +7,7 @@ from functools import partialmethod
 
 import uvicorn
 from bentoml._internal.server.http.traffic import TimeoutMiddleware
+from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
 from starlette.types import Receive, Scope, Send
 
 NEW_OBJECTS = 5_000
@@ -21,6 +22,8 @@ def tune() -> None:
     )
     # It leaves a timer behind for every request, for as long as its time is; ours are limits.first_event_seconds.
     TimeoutMiddleware.__call__ = _pass_on  # type: ignore[method-assign]  # the same signature, but for aliases
+    # It reads the environment, and builds a URL, to find that no path of this service is traced.
+    OpenTelemetryMiddleware.__call__ = _pass_on  # type: ignore[method-assign]  # the same signature, but for aliases
     # The streams at work hold more than Python's 700 new objects, so it would look through them at every third request.
     gc.set_threshold(NEW_OBJECTS)
     keep_what_is_loaded()
@@ -34,5 +37,7 @@ def keep_what_is_loaded() -> None:
     gc.freeze()
 
 
-async def _pass_on(self: TimeoutMiddleware, scope: Scope, receive: Receive, send: Send) -> None:
+async def _pass_on(
+    self: TimeoutMiddleware | OpenTelemetryMiddleware, scope: Scope, receive: Receive, send: Send
+) -> None:
     await self.app(scope, receive, send)
