@@ -75,6 +75,8 @@ def gateway_of(request: Request) -> Gateway:
 def headers_of(scope: Scope) -> Mapping[str, str]:
     """The request's headers by their names in lower case; of one that came twice the first counts."""
     sent = scope["headers"]
+    read_from: object
+    headers: Mapping[str, str]
     read_from, headers = scope.get(READ_HEADERS, (None, {}))
     if read_from is not sent:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(sent)}

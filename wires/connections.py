@@ -23,6 +23,8 @@ from wires.base import Wire, retry_headers
 from wires.farewells import FAREWELLS
 
 WireOf = Callable[[str], Wire]
+DEPARTURES = "polywire.departures"
+"""Where a scope keeps what is called, once each, when its client leaves; by what has it called."""
 SEND_BYTES = 128 * 1024
 """What the system may hold of an answer that its reader does not take; by itself it holds megabytes of each."""
 
@@ -50,10 +52,12 @@ class BoundedProtocol(HttpToolsProtocol):
     _clock: asyncio.TimerHandle | None = None
     _head_open = True
     _head_bytes = 0
+    _departures: dict[object, Callable[[], None]]
     url = b""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._departures = {}
         transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, SEND_BYTES)
         if len(self.connections) > self.limits.connections:
             leaving = next(iter(self._unfinished), self)
@@ -64,7 +68,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
-        FAREWELLS.say(partial(super().connection_lost, exc))
+        FAREWELLS.say(partial(self._end, exc))
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -83,7 +87,13 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_open = False
         self._stop_clock()
+        self.scope[DEPARTURES] = self._departures  # type: ignore[literal-required]  # ASGI lets a server add some
         super().on_headers_complete()
+
+    def _end(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for leave in list(self._departures.values()):
+            leave()
 
     def _start_clock(self) -> None:
         if self._clock is None:

@@ -23,7 +23,7 @@ from gateway.telemetry import RequestScope, current_request
 from gateway.tracing import TRACEPARENT, current_trace, read_trace
 from wires.answer import CLIENT_CLOSED_REQUEST, QUIET_PATHS, Answer
 from wires.base import Wire, headers_of
-from wires.connections import headers_too_large
+from wires.connections import DEPARTURES, headers_too_large
 
 log = logging.getLogger("polywire")
 
@@ -31,6 +31,8 @@ WireOf = Callable[[str], Wire]
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 FORM = "application/x-www-form-urlencoded"
+SMALL_BODY = 64 * 1024
+"""Bytes up to which uvicorn goes on reading while nobody asks for the body, and so sees its client leave."""
 SENT_HEADERS = "polywire.sent_headers"
 """Where a scope keeps its headers as they were sent, once they were changed: a signature covers those."""
 
@@ -103,7 +105,7 @@ class DisconnectMiddleware:
             return
         try:
             self._check(scope)
-            connection = _Connection(receive, send, self.limits)
+            connection = _Connection(receive, send, self.limits, scope.get(DEPARTURES))
             with self.stopping.at(Stage.ABORTING, connection.abort):
                 await connection.run(self.app, scope)
         except _Refused as refused:
@@ -136,9 +138,17 @@ def _too_slow(limits: Limits) -> InvalidRequest:
 
 
 class _Connection:
-    """One HTTP exchange whose receiving side is read in a task of its own, from the body's first part on."""
+    """One HTTP exchange.
 
-    def __init__(self, receive: Receive, send: Send, limits: Limits) -> None:
+    Where the server says when the client leaves (wires/connections.py) and the body came at once, nothing is waited
+    for; if not, the receiving side is read in a task of its own, from the body's first part on.
+    """
+
+    def __init__(
+        self, receive: Receive, send: Send, limits: Limits, departures: dict[object, Callable[[], None]] | None
+    ) -> None:
+        self._departures = departures
+        self._watched = False
         self._receive = receive
         self._send = send
         self._limits = limits
@@ -158,7 +168,11 @@ class _Connection:
             # Mostly it is there already, and all of the body: then nothing is waited for, and no queue is needed.
             self._first = await self._read()
             if self._first["type"] != "http.disconnect":
-                watcher = asyncio.get_running_loop().create_task(self._watch(task))
+                if self._departures is None or self._more or self._size > SMALL_BODY:
+                    self._watched = True
+                    watcher = asyncio.get_running_loop().create_task(self._watch(task))
+                else:
+                    self._departures[self] = self._leave
                 await app(scope, self._next, self._forward)
         except asyncio.CancelledError:
             if not (self._gone or self._reason) or task.uncancel() > 0:
@@ -167,6 +181,8 @@ class _Connection:
             self._task = None
             if watcher is not None:
                 watcher.cancel()
+            elif self._departures is not None:
+                self._departures.pop(self, None)
         if self._started:
             return
         if self._reason is not None:
@@ -191,7 +207,7 @@ class _Connection:
         if self._first is not None:
             first, self._first = self._first, None
             return first
-        return await self._rest.get()
+        return await (self._rest.get() if self._watched else self._receive())
 
     async def _read(self) -> Message:
         """The next message. Raises _Refused when the body does not keep within its bounds."""
@@ -217,9 +233,12 @@ class _Connection:
             task.cancel()
             return
         await self._rest.put(message)
-        if not self._complete:
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._task is not None and not self._complete:
             self._gone = True
-            task.cancel()
+            self._task.cancel()
 
     async def _forward(self, message: Message) -> None:
         if message["type"] == "http.response.start":
