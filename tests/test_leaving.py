@@ -24,9 +24,9 @@ PATHS: dict[str, Callable[[str], dict[str, object]]] = {
 }
 
 
-def leave(service: Service, path: str, model: str, *, after: bytes | None) -> None:
+def leave(service: Service, path: str, model: str, *, after: bytes | None, padding: int = 0) -> None:
     """Send a request and hang up: at once, or when `after` has been read."""
-    body = json.dumps(PATHS[path](model)).encode()
+    body = json.dumps(PATHS[path](model) | ({"padding": " " * padding} if padding else {})).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", service.port), timeout=5) as connection:
         connection.sendall(head.encode() + body)
@@ -54,6 +54,13 @@ def test_leaving_closes_the_provider(service: Service, path: str, model: str, af
     wait_for(lambda: service.metric("polywire_streams_total", wire=wire, outcome="cancelled") == before + 1)
     assert time.monotonic() - left_at < 0.5
     assert service.metric("polywire_streams_open") == 0
+
+
+@pytest.mark.parametrize("padding", [60_000, 70_000, 300_000])
+def test_leaving_is_seen_behind_a_large_body(service: Service, padding: int) -> None:
+    before = service.metric("polywire_streams_total", wire="openai", outcome="cancelled")
+    leave(service, "/v1/chat/completions", "silent", after=None, padding=padding)
+    wait_for(lambda: service.metric("polywire_streams_total", wire="openai", outcome="cancelled") == before + 1)
 
 
 def test_two_hundred_departures_leave_nothing_behind(service: Service) -> None:
