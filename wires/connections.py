@@ -64,7 +64,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
-        FAREWELLS.say(partial(super().connection_lost, exc))
+        end = partial(super().connection_lost, exc)
+        if self.cycle is None or self.cycle.response_started:
+            # Its upstream is to be let go at once.
+            end()
+        else:
+            FAREWELLS.say(end)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
