@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections.abc import Callable
-from functools import partial
 from socket import SO_SNDBUF, SOL_SOCKET
 from typing import Any, ClassVar
 
@@ -20,7 +19,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gateway.config import Limits
 from gateway.errors import GatewayError, InvalidRequest, RateLimited, reason_phrase
 from wires.base import Wire, retry_headers
-from wires.farewells import FAREWELLS
 
 WireOf = Callable[[str], Wire]
 SEND_BYTES = 128 * 1024
@@ -64,12 +62,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
-        end = partial(super().connection_lost, exc)
-        if self.cycle is None or self.cycle.response_started:
-            # Its upstream is to be let go at once.
-            end()
-        else:
-            FAREWELLS.say(end)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
