@@ -98,10 +98,15 @@ bento: $(VENV)/.serve
 	$(BIN)/bentoml build
 
 # BACKEND=podman takes that one; IMAGE_OPTIONS are passed on, such as --opt build-arg=NAME=VALUE or --opt no-cache.
-# BentoML takes its Dockerfile's template from a temporary copy of the bento, and only below the working directory.
-image: backend bento
+# With a template of its own BentoML looks for it in a temporary copy of the bento, and only below the working directory;
+# so that `bentoml containerize` works from anywhere, bentofile.yaml has none.
+image: backend build/bentofile.yaml $(VENV)/.serve
+	$(BIN)/bentoml build -f build/bentofile.yaml
 	cd / && $(abspath $(BIN))/bentoml containerize polywire:latest \
 		--backend $$($(CURDIR)/deploy/container-backend.sh $(BACKEND)) -t $(TAG) $(IMAGE_OPTIONS)
+
+build/bentofile.yaml: bentofile.yaml
+	@mkdir -p build && printf '%s\n' "$$(<bentofile.yaml)" '  dockerfile_template: "./deploy/Dockerfile.j2"' > $@
 
 backend:
 	@deploy/container-backend.sh $(BACKEND) >/dev/null

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +50,8 @@ def main() -> None:
     asked = parser.parse_args()
     if unknown := set(asked.sections) - set(SECTIONS):
         parser.error(f"no such section: {', '.join(sorted(unknown))}")
+    # Programs that sleep while others are measured would stay asleep for ever.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     asked.pictures.mkdir(parents=True, exist_ok=True)
     done = []
     for name in asked.sections or SECTIONS:

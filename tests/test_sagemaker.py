@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import boto3
@@ -130,10 +131,13 @@ def test_boto3_raises_what_went_wrong(runtime: Any) -> None:
     with pytest.raises(ClientError) as limited:
         runtime.invoke_endpoint(EndpointName="fails-first", Body=body)
     assert limited.value.response["Error"]["Code"] == "ThrottlingException"
-    parts = iter(runtime.invoke_endpoint_with_response_stream(EndpointName="fails-midway", Body=body)["Body"])
-    assert b"Hello" in next(parts)["PayloadPart"]["Bytes"]
-    with pytest.raises(EventStreamError, match="It broke"):
-        next(parts)
+    with closing(
+        runtime.invoke_endpoint_with_response_stream(EndpointName="fails-midway", Body=body)["Body"]
+    ) as answer:
+        parts = iter(answer)
+        assert b"Hello" in next(parts)["PayloadPart"]["Bytes"]
+        with pytest.raises(EventStreamError, match="It broke"):
+            next(parts)
 
 
 def test_the_function_url_checks_the_payloads_hash(service: Service) -> None:

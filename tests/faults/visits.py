@@ -43,9 +43,10 @@ class Said:
         while True:
             yield self._more
             self._more.clear()
-            told, self._told = self._told, []
+            # What is told while this is being said is said next, also if it is the last.
+            told, over, self._told = self._told, self._over, []
             yield from told
-            if self._over:
+            if over:
                 return
 
 

@@ -71,8 +71,8 @@ def every_request() -> list[Asked]:
         Asked("socket turn", talking("hello"), {"wire": "ws", "outcome": "finished", "model": "hello"}),
         Asked("failed turn", talking("fails-midway"), {"wire": "ws", "outcome": "failed", "code": "upstream_error"}),
         Asked("silent socket", talking(None), {"wire": "ws", "outcome": "finished", "status": 101}),
-        Asked("realtime turn", conversing("hello"), {"wire": "openai", "outcome": "finished", "model": "hello"}),
-        Asked("failed realtime turn", conversing("fails-midway"), {"wire": "openai", "outcome": "failed"}),
+        Asked("realtime turn", conversing("hello"), {"wire": "realtime", "outcome": "finished", "model": "hello"}),
+        Asked("failed realtime turn", conversing("fails-midway"), {"wire": "realtime", "outcome": "failed"}),
         Asked("silent realtime session", conversing(None), {"wire": "openai", "outcome": "finished", "status": 101}),
         Asked("no such realtime model", conversing("nothing"), {"wire": "openai", "status": 101}),
         Asked("speech", speaking("voice"), {"wire": "openai", "outcome": "finished", "model": "voice"}),
@@ -167,7 +167,9 @@ def conversing(model: str | None) -> Send:
             if model is not None:
                 session = {"type": "realtime", "output_modalities": ["text"]}
                 await socket.send(json.dumps({"type": "session.update", "session": session}))
-                await socket.send(json.dumps({"type": "response.create", "response": {"input": []}}))
+                item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+                await socket.send(json.dumps({"type": "conversation.item.create", "item": item}))
+                await socket.send(json.dumps({"type": "response.create"}))
                 async with asyncio.timeout(10):
                     while json.loads(await socket.recv())["type"] not in ("response.done", "error"):
                         pass

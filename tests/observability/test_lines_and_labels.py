@@ -86,7 +86,7 @@ async def test_a_caller_cannot_make_up_labels(service: Service, http: httpx.Asyn
             await http.request("GET", f"/made-up/{made_up}", headers={"x-request-id": "made-up-id"})
     text = (await http.get("/metrics")).text
     labels = {(name, value) for name, value in re.findall(r'(\w+)="([^"]*)"', text) if name != "le"}
-    wires = {"generate", "ws", "openai", "replicate", "opensearch", "opensearch-grpc", "lambda"}
+    wires = {"generate", "ws", "openai", "realtime", "replicate", "opensearch", "opensearch-grpc", "lambda"}
     allowed = {
         "wire": wires | {"sagemaker", "sagemaker_runtime"},
         "provider": {"script", "connector"},

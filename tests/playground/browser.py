@@ -60,8 +60,8 @@ class Page:
         self.driver.get(f"{self.base_url}/playground")
         self.until(lambda: self.state("connection") == connection)
 
-    def until(self, condition: Callable[[], Any]) -> Any:
-        return WebDriverWait(self.driver, WAIT_SECONDS, poll_frequency=0.02).until(lambda _: condition())
+    def until(self, condition: Callable[[], Any], seconds: float = WAIT_SECONDS) -> Any:
+        return WebDriverWait(self.driver, seconds, poll_frequency=0.02).until(lambda _: condition())
 
     def state(self, name: str) -> str:
         """A `data-*` value of <body>, named as in JavaScript."""

@@ -36,6 +36,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 def page(driver: Chrome, base_url: str) -> Iterator[Page]:
     """The page, connected. At the end its console must be clean: no script error, no policy violation."""
     page = Page(driver, base_url)
+    # The page of the test before may still look for a service that is gone.
+    driver.get("about:blank")
+    page.complaints()
     page.emulate()
     page.resize(*DESKTOP)
     page.open()

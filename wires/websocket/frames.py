@@ -21,7 +21,6 @@ from gateway.events import (
 )
 
 Frame = dict[str, Any] | bytes
-LONGEST_AUDIO_FRAME = 64 * 1024
 
 
 class FrameEncoder:
