@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from selenium.webdriver import Chrome
 
+from tests.lacking import lacking
 from tests.playground.browser import CHROMIUM, DRIVER, MISSING, Page, chromium
 from tests.playground.scripted_socket import ScriptedService
 from tests.running import Service, running
@@ -70,7 +71,7 @@ def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 def lent(tmp_path_factory: pytest.TempPathFactory, said: Path) -> Iterator[Chrome]:
     """A browser that lends the page its microphone."""
     if not (CHROMIUM and DRIVER):
-        pytest.skip(MISSING)
+        lacking(MISSING)
     flags = (
         "use-fake-device-for-media-stream",
         "use-fake-ui-for-media-stream",
@@ -146,7 +147,7 @@ def refusal(page: Page) -> str:
 def page_in(folder: Path, base_url: str, *flags: str) -> Iterator[Page]:
     """The page in a browser with these flags."""
     if not (CHROMIUM and DRIVER):
-        pytest.skip(MISSING)
+        lacking(MISSING)
     with chromium(folder, *flags) as browser:
         page = Page(browser, base_url)
         page.open()
