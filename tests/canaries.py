@@ -19,7 +19,8 @@ import pytest
 
 CANARY = "sk-canary"
 MARK = CANARY.encode()
-WRITTEN_BY_TESTS = (".py", ".pyc")
+WRITTEN_BY_TESTS = (".py", ".pyc", "child.json")
+"""The last is how a child of the embedded model tells the workers of its user its key."""
 
 
 @dataclass

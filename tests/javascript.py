@@ -10,8 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
+from tests.lacking import lacking
 from tests.running import ROOT
 
 FOLDER = ROOT / "tests" / "js"
@@ -20,7 +19,7 @@ FOLDER = ROOT / "tests" / "js"
 def install() -> None:
     """Install what the lock file says, unless it is there; skips where there is no npm."""
     if shutil.which("npm") is None:
-        pytest.skip("npm is not installed; install Node.js 20 or newer")
+        lacking("npm is not installed; install Node.js 20 or newer")
     wanted, marker = FOLDER / "package-lock.json", FOLDER / "node_modules" / ".package-lock.json"
     with wanted.open() as lock:
         # Test processes that run side by side would install over each other.

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,13 @@ def test_make_serve_at_a_taken_port(tmp_path: Path, taken: str) -> None:
 
 def test_bentoml_serve_at_a_taken_port(tmp_path: Path, taken: str) -> None:
     assert f"Port {taken} on 127.0.0.1 is taken; " in start(tmp_path, *BENTOML, "--port", taken)
+
+
+def test_bentoml_serve_at_its_usual_port_when_that_is_taken(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        with suppress(OSError):  # somebody has it already, which does as well
+            stack.enter_context(socket.create_server(("127.0.0.1", 3000)))
+        assert "Port 3000 on 127.0.0.1 is taken; " in start(tmp_path, *BENTOML)
 
 
 def test_a_taken_grpc_port(tmp_path: Path, taken: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections.abc import Callable
-from functools import partial
 from socket import SO_SNDBUF, SOL_SOCKET
 from typing import Any, ClassVar
 
@@ -20,7 +19,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gateway.config import Limits
 from gateway.errors import GatewayError, InvalidRequest, RateLimited, reason_phrase
 from wires.base import Wire, retry_headers
-from wires.farewells import FAREWELLS
 
 WireOf = Callable[[str], Wire]
 DEPARTURES = "polywire.departures"
@@ -68,7 +66,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
-        FAREWELLS.say(partial(self._end, exc))
+        super().connection_lost(exc)
+        for leave in list(self._departures.values()):
+            leave()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -89,11 +89,6 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_clock()
         self.scope[DEPARTURES] = self._departures  # type: ignore[literal-required]  # ASGI lets a server add some
         super().on_headers_complete()
-
-    def _end(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        for leave in list(self._departures.values()):
-            leave()
 
     def _start_clock(self) -> None:
         if self._clock is None:

@@ -1,7 +1,6 @@
-"""Connections that end by the thousand end some at a time, so that who stays is answered meanwhile.
+"""WebSockets that end by the thousand end some at a time, so that who stays is answered meanwhile.
 
-What an end causes, the unwinding of a request or a session, takes half a millisecond; the loop would do all of them in
-one go, seconds long.
+What an end causes, the unwinding of a session, takes half a millisecond; the loop would do all of them in one go.
 """
 
 from __future__ import annotations

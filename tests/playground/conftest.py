@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from selenium.webdriver import Chrome
 
+from tests.lacking import lacking
 from tests.playground.browser import CHROMIUM, DRIVER, MISSING, Page, chromium
 from tests.playground.scripted_socket import ScriptedService, serving
 
@@ -27,7 +28,7 @@ def base_url(service: ScriptedService) -> str:
 @pytest.fixture(scope="package")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     if not (CHROMIUM and DRIVER):
-        pytest.skip(MISSING)
+        lacking(MISSING)
     with chromium(tmp_path_factory.mktemp("chromium")) as browser:
         yield browser
 

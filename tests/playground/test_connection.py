@@ -59,7 +59,7 @@ def test_a_key_is_asked_for_and_kept_in_this_tab_only(driver: Chrome) -> None:
     with serving(ScriptedService(key="sesame-42")) as locked:
         page = Page(driver, locked.base_url)
         page.open("closed")
-        assert "This service needs an API key." in page.find("#notice").text
+        assert "Enter it under “API key”." in page.find("#notice").text
         page.find("#key").send_keys("sesame-42", Keys.ENTER)
         page.until(lambda: page.state("connection") == "open")
         assert locked.protocols == ["polywire.v1", "openai-insecure-api-key.sesame-42"]

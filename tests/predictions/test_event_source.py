@@ -11,6 +11,7 @@ import pytest
 from selenium import webdriver
 from selenium.common.exceptions import WebDriverException
 
+from tests.lacking import lacking
 from tests.predictions.caller import Caller
 
 READ = """
@@ -52,7 +53,7 @@ def browser() -> Iterator[webdriver.Chrome]:
     except WebDriverException as error:
         server.shutdown()
         server.server_close()
-        pytest.skip(f"no Chromium with its driver: apt-get install chromium chromium-driver ({error.msg})")
+        lacking(f"no Chromium with its driver: apt-get install chromium chromium-driver ({error.msg})")
     driver.set_script_timeout(30)
     driver.get(f"http://127.0.0.1:{server.server_address[1]}/")
     yield driver

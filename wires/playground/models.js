@@ -33,12 +33,13 @@ async function get(path, key) {
 }
 
 function sentenceOf(body, status) {
+  // What the service says of keys is for programs.
+  if (status === 401) {
+    return "The service asks for an API key, or does not know this one. Enter it under “API key”.";
+  }
   const message = body?.error?.message ?? body?.message;
   if (typeof message === "string" && message) {
     return message;
-  }
-  if (status === 401 || status === 403) {
-    return "The service asks for an API key. Enter it under “API key”.";
   }
   return `The service answered with status ${status} when asked for its models.`;
 }

@@ -1,5 +1,7 @@
 // A small picture of one turn: tokens over time as a line, seconds of audio in hand as an area, each on its own scale.
 
+import { inTokens } from "./timings.js";
+
 const MOST_POINTS = 600;
 const SHORTEST_SECONDS = 4;
 const MARGIN = { top: 18, right: 6, bottom: 18, left: 6 };
@@ -78,9 +80,9 @@ export class Plot {
     pen.fillStyle = colours.muted;
     write(pen, "0 s", area.left, area.bottom + 14, "left");
     write(pen, `${most.seconds.toFixed(1)} s`, area.right, area.bottom + 14, "right");
-    if (this.#points.length) {
+    if (this.#points.at(-1)?.tokens) {
       pen.fillStyle = colours.tokens;
-      write(pen, `${most.tokens} tokens`, area.left, area.top - 6, "left");
+      write(pen, inTokens(most.tokens), area.left, area.top - 6, "left");
     }
     if (most.audio > 0) {
       pen.fillStyle = colours.audio;
@@ -122,7 +124,7 @@ export class Plot {
   #describe(most) {
     const last = this.#points.at(-1);
     const description = last
-      ? `${last.tokens} tokens in ${last.seconds.toFixed(1)} seconds; at most ${most.audio.toFixed(1)} seconds of audio buffered.`
+      ? `${inTokens(last.tokens)} in ${last.seconds.toFixed(1)} seconds; at most ${most.audio.toFixed(1)} seconds of audio buffered.`
       : "No turn has run yet.";
     this.#canvas.setAttribute("aria-label", description);
   }

@@ -69,7 +69,7 @@ export function showTimings(watch) {
   quantity(field("ttft-service"), measured(watch.service.ttft_ms));
   quantity(field("ttfa-service"), measured(watch.service.ttfa_ms));
   quantity(field("total-service"), measured(watch.service.total_ms));
-  quantity(field("rate-note"), watch.tokens ? `${watch.tokens} ${watch.tokens === 1 ? "token" : "tokens"}` : "");
+  quantity(field("rate-note"), watch.tokens ? inTokens(watch.tokens) : "");
 }
 
 /** One line about a turn, for the conversation. */
@@ -119,4 +119,9 @@ function quantity(element, text, unit = "") {
     small.textContent = unit;
     element.append(small);
   }
+}
+
+/** "1 token", "2 tokens". */
+export function inTokens(count) {
+  return `${count} ${count === 1 ? "token" : "tokens"}`;
 }
