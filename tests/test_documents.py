@@ -80,7 +80,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 EXAMPLES = [
     pytest.param(language, code, id=f"{name(page)}-{number}-{language}")
-    for page in (ROOT / "README.md", ROOT / "docs" / "opensearch.md")
+    for page in (ROOT / "README.md", ROOT / "docs" / "openai.md", ROOT / "docs" / "opensearch.md")
     for number, (language, code) in enumerate(blocks(page, *RUNNERS), 1)
     if re.search(r"127\.0\.0\.1:(3000|9400)", code) and not re.search(r"<\w+>", code)
 ]

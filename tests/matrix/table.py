@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 
 from tests.matrix.client import Client
 from tests.matrix.column import Column
@@ -12,6 +13,7 @@ from tests.running import ROOT
 README = ROOT / "README.md"
 BEGIN, END = "<!-- matrix -->\n", "<!-- /matrix -->"
 NOTHING = "–"
+WIDTH = 120
 
 
 def table(clients: Sequence[Client], columns: Sequence[Column], proved: Mapping[tuple[str, str], str]) -> str:
@@ -33,7 +35,7 @@ def _cell(letters: str | None) -> str:
 
 def _legend(clients: Sequence[Client], columns: Sequence[Column]) -> list[str]:
     meanings = "; ".join(f"`{letter}` {MEANING[letter]}" for letter in LETTERS)
-    lines = [f"{meanings}.", ""]
+    lines = [*_wrapped(f"{meanings}."), ""]
     reasons: dict[str, list[str]] = {}
     both: list[Client | Column] = [*clients, *columns]
     for named in both:
@@ -41,8 +43,13 @@ def _legend(clients: Sequence[Client], columns: Sequence[Column]) -> list[str]:
             reasons.setdefault(f"`{letter}`: {reason}", []).append(_named(named))
     lines.append(f"A dot is what cannot be said there, {NOTHING} what the provider does not do (speech, or chat):")
     lines.append("")
-    lines += [f"- {reason} ({', '.join(names)})" for reason, names in reasons.items()]
+    for reason, names in reasons.items():
+        lines += _wrapped(f"- {reason} ({', '.join(names)})", "  ")
     return lines
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _named(named: Client | Column) -> str:
