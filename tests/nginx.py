@@ -1,4 +1,4 @@
-"""A real nginx in front of several services, configured as the README says."""
+"""A real nginx in front of several services, configured as docs/operations.md says."""
 
 from __future__ import annotations
 

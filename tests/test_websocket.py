@@ -1,4 +1,4 @@
-"""The `/ws` protocol of the README, in both forms, against the running service."""
+"""The `/ws` protocol of docs/websocket.md, in both forms, against the running service."""
 
 from __future__ import annotations
 
