@@ -52,7 +52,15 @@ class _Child:
         self._folder = folder
 
     async def begun(self) -> None:
-        await until(lambda: any(slot["next_token"][0]["n_decoded"] for slot in self._working()))
+        # A slot that reads a prompt still tells the count of the answer before.
+        counts: set[tuple[int, int]] = set()
+
+        def writes() -> bool:
+            counts.update((slot["id_task"], slot["next_token"][0]["n_decoded"]) for slot in self._working())
+            tasks = [task for task, count in counts if count]
+            return len(tasks) > len(set(tasks))
+
+        await until(writes)
 
     async def left(self) -> None:
         await until(lambda: not self._working())
