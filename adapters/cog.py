@@ -20,7 +20,7 @@ from adapters.cog_events import CogDecoder
 from adapters.http import HttpUpstream, bearer, decode_json, error_body, error_for_response, read
 from adapters.replicate_input import input_schema, model_input
 from gateway.config import ProviderRow, Settings
-from gateway.errors import GatewayError, RateLimited
+from gateway.errors import GatewayError, RateLimited, UpstreamError
 from gateway.events import Delta, Finished, FinishReason, TextDelta
 from gateway.ports import Capabilities
 from gateway.request import ChatRequest
@@ -30,6 +30,8 @@ EVENT_STREAM = "text/event-stream"
 BUSY = 409
 DOES_NOT_STREAM = 406
 SCHEMA_SECONDS = 5.0
+CANCEL_PAUSES = (0.2, 0.5, 1.0, 2.0)
+"""Seconds after each cancellation: time for the model to clean up before it is interrupted again."""
 
 
 class Cog:
@@ -94,8 +96,15 @@ class Cog:
         return error_for_response(self._row, response, await error_body(response))
 
     async def _cancel(self, path: str) -> None:
-        async with self._upstream.send("POST", f"{path}/cancel") as response:
-            await response.read()
+        """Cancel until the server knows the id no more (`NotFound`).
+
+        It answers 200 to a cancellation that comes before its model has begun, and forgets it.
+        """
+        for pause in CANCEL_PAUSES:
+            async with self._upstream.send("POST", f"{path}/cancel") as response:
+                await response.read()
+            await asyncio.sleep(pause)
+        raise UpstreamError("it was cancelled and goes on", provider=self.name)
 
     async def _input_schema(self) -> Mapping[str, Any] | None:
         """The model's input schema, read once; None when the server has none."""

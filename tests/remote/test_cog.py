@@ -28,7 +28,7 @@ from tests.remote.upstreams import (
     provider_for,
     upstream,
 )
-from tests.upstreams.byte_server import Act, Answer, json_answer
+from tests.upstreams.byte_server import Act, Answer, ByteServer, Request, json_answer
 from tests.upstreams.cog_server import MODEL, cog_server, health
 
 START = b'event: start\ndata: {"id":"p","status":"processing"}\n\n'
@@ -91,6 +91,26 @@ async def test_leaving_frees_a_genuine_server_at_once(cog_url: str, prompt: str)
         await until(cog_url, "READY")
         assert asyncio.get_running_loop().time() - left < 2
         assert (await outcome(provider.stream(chat("cog"))))[0] == "Hi"
+
+
+async def test_a_cancellation_that_the_server_forgets_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adapters.cog.CANCEL_PAUSES", (0.0, 0.0, 0.0))
+    statuses = [200, 200, 404]
+
+    def answer(request: Request) -> Answer:
+        if request.path.endswith("/cancel"):
+            return json_answer({}, statuses.pop(0))
+        return Answer(before_head=Act.HANG) if request.method == "PUT" else json_answer({}, 503)
+
+    async with ByteServer({"*": answer}) as server:
+        provider = provider_for("cog", server.url)
+        reader = asyncio.create_task(outcome(provider.stream(chat("cog"))))
+        request = await server.wait_for("PUT", "/predictions/")
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        await provider.aclose()
+    assert [sent.path for sent in server.received("POST", "/cancel")] == [f"{request.path}/cancel"] * 3
 
 
 async def test_a_genuine_model_that_does_not_stream_is_asked_for_its_whole_result(tmp_path: Path) -> None:

@@ -121,12 +121,17 @@ async def _server(kind: str, streams: tuple[Answer, ...], refusal: Answer | None
             yield fake.server
         return
     waiting = list(streams)
+    cancelled: set[str] = set()
 
     def answer(request: Request) -> Answer:
         if request.method == ("PUT" if kind == "cog" else "POST") and not request.path.endswith("/cancel"):
             return refusal or (waiting.pop(0) if len(waiting) > 1 else waiting[0])
+        if request.path.endswith("/cancel"):
+            known = request.path not in cancelled
+            cancelled.add(request.path)
+            return json_answer({}, 200 if known else 404)
         if kind == "cog":
-            return json_answer({}, 200 if request.path.endswith("/cancel") else 503)
+            return json_answer({}, 503)
         return json_answer({"name": "m", "algorithm": "REMOTE", "connector": {"protocol": "http", "parameters": {}}})
 
     async with ByteServer({"*": answer}) as server:
