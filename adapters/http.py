@@ -22,6 +22,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from adapters.http_errors import decode_json, error_for_response, error_for_status, retry_after, transport_errors
+from adapters.posting import Posting, posting_to
 from adapters.resuming import read_at_once
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, UpstreamError
@@ -48,6 +49,7 @@ CONNECT_SECONDS = 10.0
 ERROR_BODY_SECONDS = 5.0
 LARGEST_PIECE = 16 * 1024
 """What is read at a time becomes events, frames and one write; of a reader that takes nothing, all three are held."""
+READ_BUFFER = 64 * 1024
 LONGEST_ERROR_BODY = 64 * 1024
 LONGEST_BODY = 32 * 1024 * 1024
 LARGE_REQUEST = 1024 * 1024
@@ -78,6 +80,7 @@ class HttpUpstream:
         self.base_url = base_url.rstrip("/")
         self._headers = dict(headers or {})
         self._session: aiohttp.ClientSession | None = None
+        self._posting: Posting | None = None
 
     @asynccontextmanager
     async def send(
@@ -96,9 +99,8 @@ class HttpUpstream:
         """
         url = path if isinstance(path, URL) or "://" in path else self.base_url + path
         head = {**self._headers, **trace_headers(), **(headers or {})}
-        data = io.BytesIO(body) if body is not None and len(body) >= LARGE_REQUEST else body
         with transport_errors(self.row):
-            async with await self._request(method, url, data, head) as response:
+            async with await self._request(method, url, body, head) as response:
                 if not accept_errors and not 200 <= response.status < 300:
                     raise self._explain(self.row, response, await error_body(response))
                 yield response
@@ -116,10 +118,16 @@ class HttpUpstream:
             self._session = None
 
     async def _request(
-        self, method: str, url: str | URL, data: bytes | io.BytesIO | None, headers: Mapping[str, str]
+        self, method: str, url: str | URL, body: bytes | None, headers: Mapping[str, str]
     ) -> aiohttp.ClientResponse:
+        session = self._open()
         try:
-            return await self._open().request(method, url, data=data, headers=headers, allow_redirects=False)
+            if method == "POST" and body is not None and self._posting is not None:
+                target = URL(url)
+                if self._posting.takes(target, body):
+                    return await self._posting.post(target, headers, body)
+            data = io.BytesIO(body) if body is not None and len(body) >= LARGE_REQUEST else body
+            return await session.request(method, url, data=data, headers=headers, allow_redirects=False)
         except aiohttp.ClientError:
             # Some of them are ValueErrors as well.
             raise
@@ -133,18 +141,21 @@ class HttpUpstream:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             context = ssl.create_default_context(cafile=str(self._ca_file)) if self._ca_file else True
-            # Not `trust_env`: that would read ~/.netrc for each request, and send what it finds there. A resolver that
-            # refuses addresses would be passed by: a proxy resolves names itself.
+            # A resolver that refuses addresses would be passed by: a proxy resolves names itself.
+            proxy = None if self._resolver else proxy_for(self.base_url)
+            # Not `trust_env`: that would read ~/.netrc for each request, and send what it finds there.
+            connector = aiohttp.TCPConnector(limit=self.row.connections, ssl=context, resolver=self._resolver)
             self._session = aiohttp.ClientSession(
-                proxy=None if self._resolver else proxy_for(self.base_url),
-                connector=aiohttp.TCPConnector(limit=self.row.connections, ssl=context, resolver=self._resolver),
+                proxy=proxy,
+                connector=connector,
                 # Silence is bounded by `gateway/streams.py`; a total time would cut a healthy stream.
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 # A compressor in the path holds tokens back.
                 headers={"accept-encoding": "identity"},
-                read_bufsize=64 * 1024,
+                read_bufsize=READ_BUFFER,
             )
+            self._posting = None if proxy else posting_to(self.base_url, self._session, connector, READ_BUFFER)
         return self._session
 
 
