@@ -26,7 +26,7 @@ def _resume_if_paused(self: ResponseHandler, resume_parser: bool = True) -> None
 
 def _read_joined(self: StreamReader, n: int) -> bytes:
     chunks = self._buffer
-    if n == -1 and len(chunks) > 1 and not self._buffer_offset:
+    if len(chunks) > 1 and (n == -1 or n >= self._size) and not self._buffer_offset:
         whole = b"".join(chunks)
         chunks.clear()
         chunks.append(whole)
