@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 from gateway.allowance import Allowance, estimate
@@ -32,6 +32,7 @@ from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
 from gateway.speech_events import finished, metered
 from gateway.stopping import Stopping
 from gateway.streams import EventStream, Patience, open_stream
+from gateway.target import Plan, Target
 from gateway.telemetry import Meter
 
 log = logging.getLogger("polywire")
@@ -41,23 +42,7 @@ CONNECTORS = ProviderRow(name=CONNECTOR, type=CONNECTOR, retries=0)
 DEFAULT_IDS: dict[Kind, str] = {"chat": "default", "speech": "voice", "transcription": "transcriber"}
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a public model id leads. `voice` is the voice part of a speech id such as `voice/heart`.
-
-    A registered model leads through its `connector`.
-    """
-
-    model: ModelRow
-    provider: ProviderRow
-    voice: str | None = None
-    connector: Connector | None = None
-
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """What the adapter needs to know beside the request (`ChatRequest.options`)."""
-        options = self.model.options
-        return options if self.connector is None else {**options, CONNECTOR: self.connector}
+Streaming = AbstractAsyncContextManager[EventStream[Any]]
 
 
 class Gateway:
@@ -137,16 +122,17 @@ class Gateway:
         target = self.find(model_id, "speech")
         return replace(target, voice=voice) if voice else target
 
-    @asynccontextmanager
-    async def chat(self, request: ChatRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
+    def chat(self, request: ChatRequest, *, wire: str) -> Streaming:
         """Open a chat stream: `async with gateway.chat(request, wire="openai") as events`."""
-        target = await self.resolve(request.model or None)
-        provider = cast(ChatProvider, await self._providers.get(target.provider, "chat"))
-        check_chat(request, provider, self.settings.limits.prompt_characters)
-        upstream = request.for_upstream(target.model.upstream, target.options)
-        tokens = estimate(request)
-        async with self._stream(lambda: provider.stream(upstream), target, wire, tokens=tokens) as events:
-            yield events
+
+        async def plan() -> Plan:
+            target = await self.resolve(request.model or None)
+            provider = cast(ChatProvider, await self._providers.get(target.provider, "chat"))
+            check_chat(request, provider, self.settings.limits.prompt_characters)
+            upstream = request.for_upstream(target.model.upstream, target.options)
+            return Plan(target, lambda: provider.stream(upstream), estimate(request))
+
+        return self._stream(plan, wire)
 
     async def ask(self, connector: Connector, parameters: Mapping[str, str], *, wire: str, model: str) -> Any:
         """The answer of a registered model's remote service as it is, not streamed. Raises GatewayError."""
@@ -169,21 +155,19 @@ class Gateway:
         finally:
             meter.close()
 
-    @asynccontextmanager
-    async def speech(self, request: SpeechRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
+    def speech(self, request: SpeechRequest, *, wire: str) -> Streaming:
         """Open a speech stream; its audio is in `request.format`."""
-        target = self.find_voice(request.voice, request.model or None)
-        check_text(request.text, "input")
-        provider = await self.voice(target)
-        if len(request.text) > self.settings.limits.prompt_characters:
-            raise PayloadTooLarge(f"The text is longer than {self.settings.limits.prompt_characters} characters.")
-        upstream = _upstream_speech(request, target)
 
-        def source() -> AsyncGenerator[AudioEvent | Finished, None]:
-            return finished(synthesize(provider, upstream), lambda: len(request.text))
+        async def plan() -> Plan:
+            target = self.find_voice(request.voice, request.model or None)
+            check_text(request.text, "input")
+            provider = await self.voice(target)
+            if len(request.text) > self.settings.limits.prompt_characters:
+                raise PayloadTooLarge(f"The text is longer than {self.settings.limits.prompt_characters} characters.")
+            upstream = _upstream_speech(request, target)
+            return Plan(target, lambda: finished(synthesize(provider, upstream), lambda: len(request.text)))
 
-        async with self._stream(source, target, wire) as events:
-            yield events
+        return self._stream(plan, wire)
 
     @asynccontextmanager
     async def spoken_chat(
@@ -197,31 +181,33 @@ class Gateway:
             async with aclosing(speak(events, provider, upstream, heard=heard, patience=patience)) as spoken:
                 yield metered(spoken, events.meter)
 
-    @asynccontextmanager
-    async def speech_feed(
-        self, feed: SpeechFeed, request: SpeechRequest, *, wire: str
-    ) -> AsyncIterator[EventStream[Any]]:
+    def speech_feed(self, feed: SpeechFeed, request: SpeechRequest, *, wire: str) -> Streaming:
         """Open a speech stream of a text that is still being written; how long its writer pauses is not bounded."""
-        target = self.find_voice(request.voice, request.model or None)
-        provider, upstream = await self.voice(target), _upstream_speech(request, target)
-        heard, patience = HeardText(), self._patience(target.provider)
 
-        def source() -> AsyncGenerator[AudioEvent | Finished, None]:
-            return finished(
-                speak_feed(feed, provider, upstream, heard=heard, patience=patience), lambda: heard.characters
-            )
+        async def plan() -> Plan:
+            target = self.find_voice(request.voice, request.model or None)
+            provider, upstream = await self.voice(target), _upstream_speech(request, target)
+            heard, patience = HeardText(), self._patience(target.provider)
 
-        async with self._stream(source, target, wire, Patience(first_event=None, idle=None)) as events:
-            yield events
+            def source() -> AsyncGenerator[AudioEvent | Finished, None]:
+                return finished(
+                    speak_feed(feed, provider, upstream, heard=heard, patience=patience), lambda: heard.characters
+                )
 
-    @asynccontextmanager
-    async def transcribe(self, request: TranscriptionRequest, *, wire: str) -> AsyncIterator[EventStream[Any]]:
+            return Plan(target, source, patience=Patience(first_event=None, idle=None))
+
+        return self._stream(plan, wire)
+
+    def transcribe(self, request: TranscriptionRequest, *, wire: str) -> Streaming:
         """Open a transcription stream: text deltas, then `Finished`."""
-        target = self.find(request.model or None, "transcription")
-        provider = cast(TranscriptionProvider, await self._providers.get(target.provider, "transcription"))
-        upstream = replace(request, model=target.model.upstream, options=target.model.options)
-        async with self._stream(lambda: provider.transcribe(upstream), target, wire) as events:
-            yield events
+
+        async def plan() -> Plan:
+            target = self.find(request.model or None, "transcription")
+            provider = cast(TranscriptionProvider, await self._providers.get(target.provider, "transcription"))
+            upstream = replace(request, model=target.model.upstream, options=target.model.options)
+            return Plan(target, lambda: provider.transcribe(upstream))
+
+        return self._stream(plan, wire)
 
     async def voice(self, target: Target) -> SpeechProvider:
         """The speech provider of `target`, for `speak`."""
@@ -256,21 +242,16 @@ class Gateway:
         await self._room.aclose()
 
     @asynccontextmanager
-    async def _stream(
-        self,
-        source: Callable[[], AsyncGenerator[Any, None]],
-        target: Target,
-        wire: str,
-        patience: Patience | None = None,
-        tokens: int = 0,
-    ) -> AsyncIterator[EventStream[Any]]:
-        patience = patience or self._patience(target.provider)
+    async def _stream(self, plan: Callable[[], Awaitable[Plan]], wire: str) -> AsyncIterator[EventStream[Any]]:
+        planned = await plan()
+        target, patience = planned.target, planned.patience or self._patience(planned.target.provider)
         self.stopping.demand()
+        owner = who_asks().owner
         with self.stopping.work():
-            async with self._room.take(owner := who_asks().owner), self.allowance.stream(owner, tokens) as bill:
+            async with self._room.take(owner), self.allowance.stream(owner, planned.tokens) as bill:
                 meter = bill.meter = Meter(wire, target.model.id, target.provider.name)
                 async with open_stream(
-                    source, model=target.model.id, meter=meter, patience=patience, stopping=self.stopping
+                    planned.source, model=target.model.id, meter=meter, patience=patience, stopping=self.stopping
                 ) as events:
                     yield events
 

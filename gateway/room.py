@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from gateway.buckets import several_count
 from gateway.config import Settings
@@ -33,14 +33,17 @@ class Room:
         if self._shared is not None:
             await self._shared.demand(owner)
 
-    @asynccontextmanager
-    async def take(self, owner: str) -> AsyncIterator[None]:
+    def take(self, owner: str) -> AbstractAsyncContextManager[None]:
         """Room for one stream for the length of the block. Raises RateLimited when there is none."""
-        with self._slots.take(owner):
-            async with nullcontext() if self._shared is None else self._shared.take(owner):
-                yield
+        return self._slots.take(owner) if self._shared is None else self._take_both(self._shared, owner)
 
     async def aclose(self) -> None:
         """Give back what other workers count."""
         if self._shared is not None:
             await self._shared.aclose()
+
+    @asynccontextmanager
+    async def _take_both(self, shared: SharedSlots, owner: str) -> AsyncIterator[None]:
+        with self._slots.take(owner):
+            async with shared.take(owner):
+                yield

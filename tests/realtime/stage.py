@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gateway.catalog import Target
 from gateway.config import Kind, ModelRow, ProviderRow
 from gateway.errors import NotFound
 from gateway.events import AudioDelta, Finished, FinishReason, StreamEvent, TextDelta
+from gateway.target import Target
 from tests.realtime.sessions import Event, check
 from wires.openai.realtime.client_events import parse
 from wires.openai.realtime.configuration import opened

@@ -9,13 +9,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gateway.catalog import Gateway, Target
+from gateway.catalog import Gateway
 from gateway.connector import INTERFACES, Connector
 from gateway.errors import InvalidRequest, NotFound
 from gateway.registered import REMOTE_INFERENCE_OFF
 from gateway.request import ChatRequest, Message, Role, Sampling, text_message
 from gateway.slots import Slots
 from gateway.streams import EventStream
+from gateway.target import Target
 from gateway.template import as_text, decoded
 from wires.chat_messages import MessageBody, parse_messages
 from wires.opensearch.errors import illegal_argument, illegal_state

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from gateway.catalog import Gateway, Target
+from gateway.catalog import Gateway
 from gateway.config import Kind
 from gateway.errors import GatewayError
 from gateway.request import ChatRequest, Sampling, SpeechRequest, TranscriptionRequest
+from gateway.target import Target
 from wires.openai.realtime.client_events import ResponseParams
 from wires.openai.realtime.configuration import (
     InputTranscription,
