@@ -24,6 +24,8 @@ from aiohttp.http_writer import StreamWriter, _serialize_headers
 from multidict import CIMultiDict
 from yarl import URL
 
+from adapters.answers import AnswerParser
+
 LONGEST_POST = 60 * 1024
 """Bytes of a body. With its head it stays below what a transport takes before it asks to be waited for."""
 
@@ -78,7 +80,8 @@ class Posting:
         protocol, transport = connection.protocol, connection.transport
         if protocol is None or transport is None or transport.is_closing():
             raise ClientConnectionResetError("Closed as soon as it was open.")
-        protocol.set_response_params(timer=self._timer, read_until_eof=True, read_bufsize=self._read_buffer)
+        parser = AnswerParser(protocol, self._loop, self._read_buffer)
+        protocol._parser = parser  # type: ignore[assignment]  # it has what a connection asks of its parser
         transport.write(data)
         response = ClientResponse(
             "POST",
