@@ -63,11 +63,11 @@ ERROR_STATUS = {
 """The `code` or `type` of an error inside a stream, where there is no status line: OpenAI, vLLM, TGI, llama.cpp."""
 
 
-class _ContentPart(msgspec.Struct):
+class _ContentPart(msgspec.Struct, gc=False):
     text: str | None = None
 
 
-class _Delta(msgspec.Struct):
+class _Delta(msgspec.Struct, gc=False):
     content: str | list[_ContentPart] | None = None
     reasoning_content: str | None = None
     reasoning: Any = None
@@ -75,29 +75,29 @@ class _Delta(msgspec.Struct):
     tool_calls: list[CallPiece] | CallPiece | None = None
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     index: int | None = None
     delta: _Delta | None = None
     message: _Delta | None = None
     finish_reason: str | None = None
 
 
-class _PromptDetails(msgspec.Struct):
+class _PromptDetails(msgspec.Struct, gc=False):
     cached_tokens: int | None = None
 
 
-class _OutputDetails(msgspec.Struct):
+class _OutputDetails(msgspec.Struct, gc=False):
     reasoning_tokens: int | None = None
 
 
-class _Usage(msgspec.Struct):
+class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _OutputDetails | None = None
 
 
-class _Chunk(msgspec.Struct):
+class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: Any = None
@@ -164,7 +164,8 @@ class ChatCompletionDecoder:
             reasoning = delta.reasoning_content or delta.reasoning
             if reasoning and isinstance(reasoning, str):
                 deltas.append(ReasoningDelta(reasoning))
-            if text := _text(delta.content) or delta.refusal:
+            content = delta.content
+            if text := (_joined(content) if isinstance(content, list) else content) or delta.refusal:
                 deltas.append(TextDelta(text))
             if delta.tool_calls:
                 pieces = delta.tool_calls if isinstance(delta.tool_calls, list) else [delta.tool_calls]
@@ -200,8 +201,8 @@ def _status(word: object) -> int | None:
     return word if isinstance(word, int) and 400 <= word < 600 else None
 
 
-def _text(content: str | list[_ContentPart] | None) -> str | None:
-    return "".join(part.text or "" for part in content) if isinstance(content, list) else content
+def _joined(parts: list[_ContentPart]) -> str:
+    return "".join(part.text or "" for part in parts)
 
 
 def _usage(usage: _Usage) -> Usage:
