@@ -186,7 +186,8 @@ class Exchange(AbstractAsyncContextManager[aiohttp.ClientResponse]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._response is not None:
+        # One that was read to its end has given its connection back.
+        if self._response is not None and self._response.connection is not None:
             await self._response.__aexit__(kind, error, traceback)
         transport_errors(self._row).__exit__(kind, error, traceback)
 

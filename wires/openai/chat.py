@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from json.encoder import encode_basestring_ascii as json_string
 from typing import Any, assert_never
 
@@ -58,28 +58,29 @@ class ChunkEncoder:
         self._text = self._head = self._tail = ""
         self._calls_without_arguments: set[int] = set()
 
-    def encode(self, event: StreamEvent) -> Iterator[bytes]:
+    def encode(self, event: StreamEvent) -> Iterable[bytes]:
+        # Not a generator, which costs as much again as a token's frame.
         match event:
             case TextDelta(text=text):
-                yield f"{self._text}{json_string(text)}{self._tail}".encode()
+                return (f"{self._text}{json_string(text)}{self._tail}".encode(),)
             case Started():
                 self._start(event)
-                yield self._chunk('{"role":"assistant","content":""}')
+                return (self._chunk('{"role":"assistant","content":""}'),)
             case ToolCallStart(index=index, call_id=call_id, name=name):
                 self._calls_without_arguments.add(index)
                 function = {"name": name, "arguments": ""}
-                yield self._call({"index": index, "id": call_id, "type": "function", "function": function})
+                return (self._call({"index": index, "id": call_id, "type": "function", "function": function}),)
             case AudioStart() | AudioDelta() | ToolCallDelta(arguments="") | ReasoningDelta(text=""):
-                return
+                return ()
             case ReasoningDelta(text=text):
-                yield self._chunk(f'{{"reasoning_content":{json_string(text)}}}')
+                return (self._chunk(f'{{"reasoning_content":{json_string(text)}}}'),)
             case ToolCallDelta(index=index, arguments=arguments):
                 self._calls_without_arguments.discard(index)
-                yield self._call({"index": index, "function": {"arguments": arguments}})
+                return (self._call({"index": index, "function": {"arguments": arguments}}),)
             case Finished(reason=reason, usage=usage):
-                yield from self._finish(reason, usage)
+                return self._finish(reason, usage)
             case Failed(error=error):
-                yield error_frame(error)
+                return (error_frame(error),)
             case _:
                 assert_never(event)
 
