@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
 import aiohttp
 import msgspec
@@ -84,7 +84,7 @@ class _Shortcut:
             finally:
                 taker.take(deltas)
         except Exception as error:
-            self._left = _raising(error)
+            self._left = map(_raise, (error,))
         else:
             if self.decoder.done:
                 self._left = iter((self.decoder.finish(),))
@@ -95,9 +95,8 @@ class _Shortcut:
         return self._left
 
 
-def _raising(error: Exception) -> Iterator[Finished]:
+def _raise(error: Exception) -> NoReturn:
     raise error
-    yield
 
 
 def _events(decoder: ChatCompletionDecoder, payloads: Iterable[bytes]) -> Iterator[Delta | Finished]:

@@ -181,12 +181,16 @@ class StreamResponse(Response):
         await body.end()
 
     async def _said(self, body: _Body, frames: list[bytes], error: GatewayError) -> bool:
-        """Whether the failure was sent as a frame, after those that wait; if not, the response stays unfinished."""
+        """Send what waits, and whether the failure was sent as a frame; if not, the response stays unfinished."""
         try:
-            await body.send(b"".join((*frames, *self._encoder.encode(Failed(error)))))
-        except (GatewayError, Waited):
+            said = list(self._encoder.encode(Failed(error)))
+        except GatewayError:
+            said = []
+        try:
+            await body.send(b"".join((*frames, *said)))
+        except Waited:
             return False
-        return True
+        return bool(said)
 
     def _head(self) -> Message:
         return {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
