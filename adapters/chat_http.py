@@ -50,7 +50,7 @@ async def _reads(
         piece = await read_piece(response)
         payloads = _reader(upstream.row, response.content_type, piece)
         try:
-            with taking(response.content, partial(shortcut.take, payloads)):
+            with taking(response, partial(shortcut.take, payloads)):
                 while piece:
                     yield shortcut.left() or _events(decoder, payloads.feed(piece))
                     if decoder.done:
@@ -74,7 +74,7 @@ class _Shortcut:
     def take(self, payloads: Payloads, piece: bytes) -> bool:
         """Whether all events of `piece` were taken; if not, the generator is woken with it."""
         taker = self.bursts.taker
-        if taker is None or len(piece) > LARGEST_PIECE or not taker.ready():
+        if taker is None or self._left is not None or len(piece) > LARGEST_PIECE or not taker.ready():
             return False
         deltas: list[Delta] = []
         try:
@@ -121,8 +121,12 @@ class EventPayloads:
         self._row = row
         self._events = SseDecoder()
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
+    def feed(self, piece: bytes) -> Iterable[bytes]:
         """The payloads that `piece` completes. Raises GatewayError for an `error` event and one without an end."""
+        payloads = self._events.plain(piece)
+        return self._named(piece) if payloads is None else filter(None, payloads)
+
+    def _named(self, piece: bytes) -> Iterator[bytes]:
         for event in completed_events(self._row, self._events, piece):
             # It is an error also when its JSON has no `error` key.
             if event.event == "error":

@@ -7,12 +7,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import pytest
 from starlette.types import Message
 
 from adapters.openai_chat import OpenAIChat
+from adapters.resuming import whole_chunks
 from gateway.config import Limits, ProviderRow, Settings
 from gateway.errors import InternalError
 from gateway.request import ChatRequest, Role, text_message
@@ -203,3 +205,78 @@ async def test_a_stream_that_is_stopped_takes_nothing_more() -> None:
         await asyncio.wait_for(task, 10)
     assert client.text == "piece 0piece 1"
     assert client.events[-1]["error"]["message"] == "Stopped."
+
+
+def chunked(random: Random, body: bytes) -> bytes:
+    """`body` in HTTP chunks of any size, some with extensions, zeros before their size or capital digits."""
+    sent = b""
+    while body:
+        size = random.choice((1, 2, 15, 16, 17, 120, 121, 250, 4000))
+        part, body = body[:size], body[size:]
+        digits = random.choice(("%x", "%X", "%04x", "%x;name=value")) % len(part)
+        sent += digits.encode() + b"\r\n" + part + b"\r\n"
+    return sent + b"0\r\n" + random.choice((b"", b"Trailer: 1\r\n")) + b"\r\n"
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_however_chunks_are_cut_the_body_arrives_whole(seed: int) -> None:
+    random = Random(seed)
+    texts = [random.choice(("a", "\r\n", "5\r\n", "\r\n0\r\n\r\n", "안녕", "x" * 300)) for _ in range(40)]
+    sent = chunked(random, b"".join(chunk({"content": text}) for text in texts) + chunk({}, "stop") + DONE)
+    sizes = random.choice(((1, 2, 3), (50, 127, 128), (5, 400), (137,), (100_000,)))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"hello.")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
+        at = 0
+        while at < len(sent):
+            size = random.choice(sizes)
+            writer.write(sent[at : at + size])
+            at += size
+            for _ in range(random.choice((1, 3))):
+                await asyncio.sleep(0)
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    client = Client()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        provider = OpenAIChat(ProviderRow(name="up", type="openai", base_url=f"http://127.0.0.1:{port}"), Settings())
+        meter = Meter("test", "model", "up")
+        response = StreamResponse(
+            WIRE,
+            lambda: open_stream(lambda: provider.stream(REQUEST), model="m", meter=meter, patience=Patience()),
+            ChunkEncoder(include_usage=False),
+            limits=Limits(),
+        )
+        scope = {"type": "http", SHORT_WAY: client}
+        async with asyncio.timeout(10):
+            await response(scope, asyncio.Event().wait, client.send)  # type: ignore[arg-type]  # nobody asks it
+        await provider.aclose()
+    assert client.text == "".join(texts)
+    assert client.events[-1] == "[DONE]"
+
+
+@pytest.mark.parametrize(
+    ("data", "body"),
+    [
+        (b"5\r\nhello\r\n", b"hello"),
+        (b"5\r\nhello\r\n00001\r\n!\r\n", b"hello!"),
+        (b"5\r\nhello\r\n0\r\n\r\n", b""),
+        (b"5\r\nhello\r", b""),
+        (b"5\r\nhello\r\n1", b""),
+        (b"5\r\nhello\r\n1\r\n", b""),
+        (b"5\r\nhell\r\n", b""),
+        (b"4\r\nhello\r\n", b""),
+        (b"5;a=b\r\nhello\r\n", b""),
+        (b"+5\r\nhello\r\n", b""),
+        (b"1_0\r\n0123456789abcdef\r\n", b""),
+        (b"-1\r\n\r\n", b""),
+        (b"\r\n\r\n", b""),
+        (b"x\r\nhello\r\n", b""),
+        (b"f" * 30 + b"\r\nhello\r\n", b""),
+    ],
+)
+def test_only_chunks_that_are_whole_are_read_without_a_parser(data: bytes, body: bytes) -> None:
+    assert whole_chunks(data) == body
