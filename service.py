@@ -16,14 +16,13 @@ from adapters import build
 from gateway.catalog import Gateway
 from gateway.config import Settings
 from gateway.config_errors import ConfigError
-from gateway.request import Sampling
 from gateway.stopping import Stage
 from gateway.telemetry import configure_logging
 from stores import open_store
 from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
 from wires.connections import bound_connections
-from wires.direct import DirectMiddleware
+from wires.direct import DirectMiddleware, JsonRoute
 from wires.frameworks import keep_what_is_loaded, tune
 from wires.generate import ChatMessage
 from wires.interrupts import pass_on_second_interrupt
@@ -98,12 +97,18 @@ class Polywire:
         stop: str | list[str] | None = None,
     ) -> AsyncGenerator[str, None]:
         """Answer `prompt`, piece by piece as the model writes it."""
-        stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
-        sampling = Sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=stops)
-        request = generate.parse(prompt, model=model, system=system, messages=messages or [], sampling=sampling)
-        framed = "text/event-stream" in ctx.request.headers.get("accept", "")
-        kind = "text/event-stream" if framed else "text/plain"
-        ctx.response.headers["content-type"] = f"{kind}; charset=utf-8"
+        request = generate.parse(
+            prompt,
+            model=model,
+            system=system,
+            messages=messages,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            stop=stop,
+        )
+        framed = generate.asks_for_events(ctx.request)
+        ctx.response.headers["content-type"] = generate.media_type(framed=framed)
         async with aclosing(generate.pieces(gateway, request, framed=framed)) as pieces:
             async for piece in pieces:
                 yield piece
@@ -124,5 +129,6 @@ service.add_asgi_middleware(AuthMiddleware, wire_of=wire_of, settings=settings)
 service.add_asgi_middleware(LimitMiddleware, wire_of=wire_of, allowance=gateway.allowance, limits=settings.limits)
 service.add_asgi_middleware(DisconnectMiddleware, wire_of=wire_of, limits=settings.limits, stopping=gateway.stopping)
 service.add_asgi_middleware(SignatureMiddleware, wire_of=wire_of, settings=settings)
-service.add_asgi_middleware(DirectMiddleware, application=app, wire_of=wire_of)
+own = {("POST", "/generate"): JsonRoute(generate.respond, service.apis["generate"].input_spec)}
+service.add_asgi_middleware(DirectMiddleware, application=app, wire_of=wire_of, more=own)
 tune()

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
 import aiohttp
 import msgspec
 
 from adapters.chat_completions import ChatCompletionDecoder, stream_error
-from adapters.http import LONGEST_BODY, HttpUpstream, read_piece
+from adapters.http import LARGEST_PIECE, LONGEST_BODY, HttpUpstream, read_piece
 from adapters.provider_events import completed_events
+from adapters.resuming import taking
 from gateway.bursts import Bursts
 from gateway.config import ProviderRow
 from gateway.errors import UpstreamError
@@ -33,28 +35,68 @@ def stream_chat(
 
     Raises GatewayError; Truncated when the body ends without `[DONE]` or a finish reason.
     """
-    return Bursts(_reads(upstream, path, body, headers or {}))
+    shortcut = _Shortcut(upstream.row)
+    shortcut.bursts = bursts = Bursts(_reads(upstream, path, body, headers or {}, shortcut))
+    return bursts
 
 
 async def _reads(
-    upstream: HttpUpstream, path: str, body: dict[str, Any], headers: Mapping[str, str]
+    upstream: HttpUpstream, path: str, body: dict[str, Any], headers: Mapping[str, str], shortcut: _Shortcut
 ) -> AsyncGenerator[Iterable[Delta | Finished], None]:
     """The events of each read of the body."""
-    decoder = ChatCompletionDecoder(upstream.row)
+    decoder = shortcut.decoder
     head = {**headers, "content-type": "application/json", "accept": "text/event-stream"}
     async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=head) as response:
         piece = await read_piece(response)
         payloads = _reader(upstream.row, response.content_type, piece)
         try:
-            while piece:
-                yield _events(decoder, payloads.feed(piece))
-                if decoder.done:
-                    return
-                piece = await read_piece(response)
+            with taking(response, partial(shortcut.take, payloads)):
+                while piece:
+                    yield shortcut.left() or _events(decoder, payloads.feed(piece))
+                    if decoder.done:
+                        return
+                    piece = await read_piece(response)
             yield chain(_events(decoder, payloads.rest()), _finish(decoder))
         finally:
             if decoder.done:
                 await _drain(response)
+
+
+class _Shortcut:
+    """Gives the events of what arrives to the taker of `bursts`; what ends the stream is left for the generator."""
+
+    bursts: Bursts[Delta | Finished]
+
+    def __init__(self, row: ProviderRow) -> None:
+        self.decoder = ChatCompletionDecoder(row)
+        self._left: Iterator[Finished] | None = None
+
+    def take(self, payloads: Payloads, piece: bytes) -> bool:
+        """Whether all events of `piece` were taken; if not, the generator is woken with it."""
+        taker = self.bursts.taker
+        if taker is None or self._left is not None or len(piece) > LARGEST_PIECE or not taker.ready():
+            return False
+        deltas: list[Delta] = []
+        try:
+            try:
+                for payload in payloads.feed(piece):
+                    deltas += self.decoder.feed(payload)
+            finally:
+                taker.take(deltas)
+        except Exception as error:
+            self._left = map(_raise, (error,))
+        else:
+            if self.decoder.done:
+                self._left = iter((self.decoder.finish(),))
+        return self._left is None
+
+    def left(self) -> Iterator[Finished] | None:
+        """The stream's end, if it came by the short way: then the piece that is waited for was decoded already."""
+        return self._left
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 def _events(decoder: ChatCompletionDecoder, payloads: Iterable[bytes]) -> Iterator[Delta | Finished]:
@@ -79,8 +121,12 @@ class EventPayloads:
         self._row = row
         self._events = SseDecoder()
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
+    def feed(self, piece: bytes) -> Iterable[bytes]:
         """The payloads that `piece` completes. Raises GatewayError for an `error` event and one without an end."""
+        payloads = self._events.plain(piece)
+        return self._named(piece) if payloads is None else filter(None, payloads)
+
+    def _named(self, piece: bytes) -> Iterator[bytes]:
         for event in completed_events(self._row, self._events, piece):
             # It is an error also when its JSON has no `error` key.
             if event.event == "error":
@@ -123,7 +169,10 @@ class JsonPayloads:
         return [line] if line.strip() else []
 
 
-def _reader(row: ProviderRow, content_type: str, piece: bytes) -> EventPayloads | JsonPayloads:
+Payloads = EventPayloads | JsonPayloads
+
+
+def _reader(row: ProviderRow, content_type: str, piece: bytes) -> Payloads:
     """By the content type, or by the first bytes for a server that gives none or a wrong one."""
     if content_type == "text/event-stream":
         return EventPayloads(row)

@@ -1,22 +1,129 @@
 """What aiohttp does for every chunk of a body that it has no setting for.
 
-It resumes a connection that never paused, which parses no bytes and asks the transport to read what it reads anyway;
-and it takes the chunks of one read one by one. Both would be done at each token of each stream.
+It resumes a connection that never paused, which parses no bytes and asks the transport to read what it reads anyway; it
+takes the chunks of one read one by one; and it wakes whoever reads for everything that arrives. Each would be done at
+each token of each stream.
 """
 
 from __future__ import annotations
 
-from aiohttp import StreamReader
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from aiohttp import ClientResponse, StreamReader
 from aiohttp.client_proto import ResponseHandler
 
+Take = Callable[[bytes], bool]
+"""Takes what one read brought, and says whether it did; if not, the reader is woken."""
+
+TAKING = "polywire_taking"
+LONGEST_SIZE = 16
+"""Characters of a chunk's size; what has more, an extension say, is aiohttp's to read."""
+
 _resume = ResponseHandler.resume_reading
+_receive = ResponseHandler.data_received
+_begin = StreamReader.begin_http_chunk_receiving
+_end = StreamReader.end_http_chunk_receiving
 _read = StreamReader._read_nowait
 
 
 def read_at_once() -> None:
     """Have aiohttp's client connections resume only after a pause, and read all chunks that are there as one."""
     ResponseHandler.resume_reading = _resume_if_paused  # type: ignore[method-assign]  # the same signature
+    ResponseHandler.data_received = _received  # type: ignore[method-assign]  # the same signature
+    StreamReader.begin_http_chunk_receiving = _begun  # type: ignore[method-assign]  # the same signature
+    StreamReader.end_http_chunk_receiving = _ended  # type: ignore[method-assign]  # the same signature
     StreamReader._read_nowait = _read_joined  # type: ignore[method-assign]  # the same signature
+
+
+@contextmanager
+def taking(response: ClientResponse, take: Take) -> Iterator[None]:
+    """Within the block, what arrives while the body of `response` is waited for is offered to `take` first."""
+    state = vars(response.content._protocol)
+    state[TAKING] = _Taking(response.content, take, plain="content-encoding" not in response.headers)
+    try:
+        yield
+    finally:
+        state.pop(TAKING, None)
+
+
+class _Taking:
+    """Offers what arrives for one reader.
+
+    Chunks that come whole (RFC 9112, 7.1), as a token does, never reach aiohttp's parser as long as that stands between
+    two of them: when the last thing that it told was the end of a chunk, and nothing came after the line break there.
+    """
+
+    def __init__(self, reader: StreamReader, take: Take, *, plain: bool) -> None:
+        self.between = False
+        self._plain = plain
+        self._reader = reader
+        self._take = take
+
+    def receive(self, protocol: ResponseHandler, data: bytes) -> None:
+        """In place of `data_received`."""
+        waiter = self._reader._waiter
+        if waiter is None or waiter.done():
+            _receive(protocol, data)
+        elif not (self.between and self._plain and (body := whole_chunks(data)) and self._take(body)):
+            self._offer(protocol, data, waiter)
+        self.between = self.between and data.endswith(b"\r\n")
+
+    def _offer(self, protocol: ResponseHandler, data: bytes, waiter: asyncio.Future[None]) -> None:
+        """Have `data` parsed, and wake who waits only for what is not taken."""
+        reader = self._reader
+        reader._waiter = None
+        _receive(protocol, data)
+        if (error := reader.exception()) is not None:
+            waiter.set_exception(error)
+        elif reader.is_eof() or (reader._buffer and not self._take(b"".join(reader._buffer))):
+            waiter.set_result(None)
+        else:
+            if reader._buffer:
+                _read(reader, -1)
+            reader._waiter = waiter
+
+
+def whole_chunks(data: bytes) -> bytes:
+    """What chunks that are all whole carry; nothing for anything else, also the last chunk of a body."""
+    parts = []
+    at, end = 0, len(data)
+    while at < end:
+        line = data.find(b"\r\n", at, at + LONGEST_SIZE)
+        digits = data[at:line]
+        if line < 0 or not digits.isalnum():
+            return b""
+        try:
+            start = line + 2
+            at = start + int(digits, 16)
+        except ValueError:
+            return b""
+        if at == start or data[at : at + 2] != b"\r\n":
+            return b""
+        parts.append(data[start:at])
+        at += 2
+    return b"".join(parts)
+
+
+def _received(self: ResponseHandler, data: bytes) -> None:
+    taker: _Taking | None = vars(self).get(TAKING)
+    if taker is None:
+        _receive(self, data)
+    else:
+        taker.receive(self, data)
+
+
+def _begun(self: StreamReader) -> None:
+    _begin(self)
+    if taker := vars(self._protocol).get(TAKING):
+        taker.between = False
+
+
+def _ended(self: StreamReader) -> None:
+    _end(self)
+    if taker := vars(self._protocol).get(TAKING):
+        taker.between = True
 
 
 def _resume_if_paused(self: ResponseHandler, resume_parser: bool = True) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -23,6 +25,8 @@ SOURCES = Path(__file__).parent / "referee"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "polywire-bench"
 CORES = sorted(os.sched_getaffinity(0))
 GATEWAY_CORE, REFEREE_CORE = CORES[0], CORES[-1]
+NEVER_HANDED_OUT = range(20_000, 32_768)
+"""Ports below those that the system gives to connections by itself (net.ipv4.ip_local_port_range)."""
 _first_ids = count(1, 100_000)
 
 
@@ -135,10 +139,12 @@ def favour(pids: Iterable[int]) -> None:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody has, and that no connection will be given while its server starts."""
+    while True:
+        port = secrets.choice(NEVER_HANDED_OUT)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], seconds: float = 10.0) -> None:

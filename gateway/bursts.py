@@ -2,14 +2,28 @@
 
 A wire sends events that came together in one piece; without this it could only learn whether there is another by
 waiting for it, and what it holds back for that would come late.
+
+While the generator waits for its upstream, what arrives may also go straight to a `Taker`: then no task is woken and no
+frame between the socket of the upstream and that of the client is passed that does nothing for the token.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 Item = TypeVar("Item")
+Taken = TypeVar("Taken", contravariant=True)
+
+
+class Taker(Protocol[Taken]):
+    """Who waits for items and takes them as they arrive, within the call of the event loop that read them."""
+
+    def ready(self) -> bool:
+        """Whether items would be taken now; if not, they are waited for as ever."""
+
+    def take(self, items: Sequence[Taken]) -> None:
+        """Take items, never the last one of a stream: whoever iterates gets that."""
 
 
 class Bursts(AsyncGenerator[Item, None]):
@@ -21,6 +35,8 @@ class Bursts(AsyncGenerator[Item, None]):
     def __init__(self, bursts: AsyncGenerator[Iterable[Item], None]) -> None:
         self._bursts = bursts
         self._items: Iterator[Item] = iter(())
+        self.taker: Taker[Item] | None = None
+        """Whom `bursts` may give items past this iterator, while it is waited for."""
 
     async def __anext__(self) -> Item:
         while True:

@@ -60,6 +60,11 @@ class WaitLimit:
         with self.bounded(seconds):
             return await awaitable
 
+    def renew(self, seconds: float | None) -> None:
+        """Let the wait that goes on begin anew: something came, past the task that waits."""
+        if self._deadline is not None and seconds is not None:
+            self._deadline = self._loop.time() + seconds
+
     def ring(self) -> None:
         """End the wait that goes on now, if one does, as if its time were over."""
         if self._deadline is not None:

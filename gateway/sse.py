@@ -77,7 +77,7 @@ class SseDecoder:
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         """The events that `data` completes. Raises EventTooLong."""
-        if (payloads := self._plain(data)) is not None:
+        if (payloads := self.plain(data)) is not None:
             return [ServerSentEvent(payload, "message", self._id) for payload in payloads]
         lines = self._lines(data)
         events: list[ServerSentEvent] = []
@@ -96,12 +96,17 @@ class SseDecoder:
         """Whether an event was begun and not ended: at the end of the body this is a truncated one."""
         return bool(self._data or self._pending)
 
-    def _plain(self, data: bytes) -> list[bytes] | None:
-        """The payloads of events of one line and no name, which is how most streams come; None for anything else."""
-        if not (data.startswith(b"data: ") and data.endswith(b"\n\n")) or self.pending or self._event or self._after_cr:
+    def plain(self, data: bytes) -> list[bytes] | None:
+        """The payloads of events of one line and no name, which is how most streams come; None for anything else.
+
+        What is None has not been taken, and is for `feed`.
+        """
+        if not (data.startswith(b"data: ") and data.endswith(b"\n\n")) or self._data or self._pending:
             return None
         payloads = data[6:-2].split(b"\n\ndata: ")
         if data.count(b"\n") != 2 * len(payloads) or b"\r" in data or len(data) > self._limit:
+            return None
+        if self._event or self._after_cr:
             return None
         self._started = True
         return payloads

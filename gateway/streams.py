@@ -12,12 +12,12 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from gateway.bursts import Bursts
+from gateway.bursts import Bursts, Taker
 from gateway.errors import GatewayError, InternalError, Truncated, UpstreamTimeout
 from gateway.events import (
     AudioDelta,
@@ -73,6 +73,7 @@ class EventStream(Generic[ProviderEventT]):
         self._patience = patience
         self.meter = meter
         self._wait = WaitLimit()
+        self._taker: Taker[StreamEvent] | None = None
         self._ready: deque[StreamEvent] = deque((started,))
         self._tool_calls = 0
         self._unbroken = 0
@@ -98,6 +99,30 @@ class EventStream(Generic[ProviderEventT]):
         """The events that are there already, so that they may be sent together with the last one."""
         while self._ready:
             yield self._ready.popleft()
+
+    def hand_to(self, taker: Taker[StreamEvent]) -> None:
+        """Let `taker` have events as they arrive. Who iterates sleeps meanwhile, and still gets the last event."""
+        self._taker = taker
+        if isinstance(self._events, Bursts):
+            self._events.taker = self
+
+    def ready(self) -> bool:
+        """For the provider's bursts: whether an event may go past the iteration, which must be waiting for one."""
+        if self._taker is None or self._ready or self._ended or self._stopped is not None:
+            return False
+        return self._taker.ready()
+
+    def take(self, items: Sequence[ProviderEventT]) -> None:
+        """For the provider's bursts, while `ready`. Raises InternalError for events that are against the grammar."""
+        accepted: list[StreamEvent] = []
+        try:
+            for event in items:
+                if self._accept(event):
+                    accepted.append(event)
+        finally:
+            self._wait.renew(self._patience.idle)
+            if accepted and self._taker is not None:
+                self._taker.take(accepted)
 
     async def first(self) -> None:
         """Wait for the provider's first event, trying again as configured. Raises GatewayError if there is none."""

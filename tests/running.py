@@ -21,19 +21,15 @@ from urllib.request import Request, urlopen
 import psutil
 import yaml
 
+from benchmarks.load import free_port
 from tests.canaries import SEARCH
+
+__all__ = ["Service", "free_port", "is_open", "running"]
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 SELF_DESCRIPTIONS = ("/metrics", "/docs.json", "/schema.json", "/openapi.json")
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def is_open(port: int) -> bool:

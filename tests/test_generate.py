@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import time
 
 import bentoml
@@ -66,6 +68,25 @@ def test_bentoml_client_streams_and_raises_on_a_broken_body(service: Service) ->
         assert "".join(client.generate(prompt="hi", model="hello")) == "Hello 안녕하세요 👋🏽"
         with pytest.raises(Exception, match="incomplete chunked read"):
             list(client.generate(prompt="hi", model="fails-midway"))
+
+
+@pytest.mark.parametrize("framed", [False, True])
+def test_what_only_bentoml_can_read_is_answered_alike(service: Service, framed: bool) -> None:
+    """A field that nobody asks for, with a value that is not JSON: BentoML takes it, the short way leaves it."""
+    accept = {"accept": "text/event-stream" if framed else "*/*"}
+    for model in ("hello", "fails-first", "fails-midway", "truncated", "nope"):
+        answers = []
+        for more in ({}, {"score": math.nan}):
+            body = json.dumps({"prompt": "hi", "model": model, **more})
+            with httpx.stream("POST", f"{service.url}/generate", content=body, headers=accept, timeout=10) as answer:
+                said, broken = b"", False
+                try:
+                    for piece in answer.iter_raw():
+                        said += piece
+                except httpx.RemoteProtocolError:
+                    broken = True
+                answers.append((answer.status_code, answer.headers["content-type"], said, broken))
+        assert answers[0] == answers[1]
 
 
 def test_outcomes_are_counted_as_what_they_were(service: Service) -> None:

@@ -27,17 +27,20 @@ async def test_nothing_overtakes_a_message_that_waits_for_its_reader() -> None:
         await reads.wait()
         sent.append(message["text"])
 
-    takes = False
+    class Way:
+        takes = False
 
-    def put(first: int, data: bytes) -> bool:
-        if takes:
+        def ready(self) -> bool:
+            return self.takes
+
+        def put(self, first: int, data: bytes) -> None:
             sent.append(data.decode())
-        return takes
 
-    outbox = Outbox(send, 60, put)
+    way = Way()
+    outbox = Outbox(send, 60, way)
     slow = [asyncio.create_task(outbox.json({"n": number})) for number in range(2)]
     await asyncio.sleep(0)
-    takes = True
+    way.takes = True
     later = asyncio.create_task(outbox.json({"n": 2}))
     await asyncio.sleep(0)
     reads.set()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -59,8 +59,20 @@ class Wire:
         return self.render(error)
 
 
+class ShortWay(Protocol):
+    """From a wire to its client's connection: past every middleware, none of which looks at parts of a body."""
+
+    def ready(self) -> bool:
+        """Whether the head was sent, the client reads, and a part may be sent."""
+
+    def put(self, data: bytes) -> None:
+        """Send one part of the body, while `ready`."""
+
+
 Open = Callable[[], AbstractAsyncContextManager[AsyncIterator[StreamEvent]]]
 
+SHORT_WAY = "polywire.short_way"
+"""Where a scope keeps its `ShortWay`, if its server has one."""
 READ_HEADERS = "polywire.read_headers"
 """Where a scope keeps its headers, and what was read from them: every middleware looks into them."""
 SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -146,6 +158,8 @@ class StreamResponse(Response):
         frames: list[bytes] = []
         try:
             async with self._open() as events:
+                if isinstance(events, EventStream) and (way := scope.get(SHORT_WAY)) is not None:
+                    events.hand_to(_Shortcut(body, encode, way))
                 async for event in events:
                     frames += encode(event)
                     if isinstance(events, EventStream):
@@ -167,15 +181,39 @@ class StreamResponse(Response):
         await body.end()
 
     async def _said(self, body: _Body, frames: list[bytes], error: GatewayError) -> bool:
-        """Whether the failure was sent as a frame, after those that wait; if not, the response stays unfinished."""
+        """Send what waits, and whether the failure was sent as a frame; if not, the response stays unfinished."""
         try:
-            await body.send(b"".join((*frames, *self._encoder.encode(Failed(error)))))
-        except (GatewayError, Waited):
+            said = list(self._encoder.encode(Failed(error)))
+        except GatewayError:
+            said = []
+        try:
+            await body.send(b"".join((*frames, *said)))
+        except Waited:
             return False
-        return True
+        return bool(said)
 
     def _head(self) -> Message:
         return {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+
+
+class _Shortcut:
+    """Takes events while the task of their response sleeps, and sends their frames at once."""
+
+    def __init__(self, body: _Body, encode: Callable[[StreamEvent], Iterable[bytes]], way: ShortWay) -> None:
+        self._body = body
+        self._encode = encode
+        self._way = way
+
+    def ready(self) -> bool:
+        """Whether nothing has to be sent, or waited for, before their frames."""
+        return self._body.quiet and self._way.ready()
+
+    def take(self, items: Sequence[StreamEvent]) -> None:
+        """Send the frames of events that are no stream's last ones."""
+        data = b"".join(frame for event in items for frame in self._encode(event))
+        if data:
+            self._way.put(data)
+            self._body.sent()
 
 
 class _Body:
@@ -205,6 +243,15 @@ class _Body:
                 self.started = True
                 await self._send(self._head)
             await self._send(_message(data, True))
+        self.sent()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no keep-alive is being sent."""
+        return self._pinging is None or self._pinging.done()
+
+    def sent(self) -> None:
+        """Something was sent: a keep-alive has time."""
         self._last = self._loop.time()
 
     async def end(self) -> None:

@@ -11,14 +11,15 @@ import resource
 from collections.abc import Callable
 from socket import SO_SNDBUF, SOL_SOCKET
 from typing import Any, ClassVar
+from weakref import ref
 
 from starlette.responses import Response
 from uvicorn.protocols.http import auto
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway.config import Limits
 from gateway.errors import GatewayError, InvalidRequest, RateLimited, reason_phrase
-from wires.base import Wire, retry_headers
+from wires.base import SHORT_WAY, Wire, retry_headers
 
 WireOf = Callable[[str], Wire]
 DEPARTURES = "polywire.departures"
@@ -34,6 +35,34 @@ def bound_connections(limits: Limits, wire_of: WireOf) -> None:
     BoundedProtocol.limits = limits
     BoundedProtocol.wire_of = staticmethod(wire_of)
     auto.AutoHTTPProtocol = BoundedProtocol
+
+
+class ChunkedWay:
+    """The `ShortWay` of one answer in chunks."""
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        # The scope holds this, and the cycle holds the scope.
+        self._cycle = ref(cycle)
+
+    def ready(self) -> bool:
+        """As ShortWay says."""
+        cycle = self._cycle()
+        return (
+            cycle is not None
+            and cycle.chunked_encoding is True
+            and not (
+                cycle.flow.write_paused
+                or cycle.response_complete
+                or cycle.disconnected
+                or cycle.scope["method"] == "HEAD"
+            )
+        )
+
+    def put(self, data: bytes) -> None:
+        """As ShortWay says."""
+        cycle = self._cycle()
+        if cycle is not None:
+            cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -89,6 +118,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_clock()
         self.scope[DEPARTURES] = self._departures  # type: ignore[literal-required]  # ASGI lets a server add some
         super().on_headers_complete()
+        if self.cycle is not None and self.cycle.scope is self.scope:
+            self.scope[SHORT_WAY] = ChunkedWay(self.cycle)  # type: ignore[literal-required]  # as above
 
     def _start_clock(self) -> None:
         if self._clock is None:

@@ -53,13 +53,18 @@ def json_routes(routes: Iterable[BaseRoute]) -> dict[Place, JsonRoute]:
 
 
 class DirectMiddleware:
-    """The innermost: what it does not call itself goes on to BentoML, whose application holds `application`."""
+    """The innermost: what it does not call itself goes on to BentoML, whose application holds `application`.
 
-    def __init__(self, app: ASGIApp, application: FastAPI, wire_of: Callable[[str], Wire]) -> None:
+    `more` are routes that BentoML has besides those of `application`.
+    """
+
+    def __init__(
+        self, app: ASGIApp, application: FastAPI, wire_of: Callable[[str], Wire], more: Mapping[Place, JsonRoute] = {}
+    ) -> None:
         self.app = app
         self.application = application
         self.wire_of = wire_of
-        self.routes: Mapping[Place, JsonRoute] = json_routes(application.routes)
+        self.routes: Mapping[Place, JsonRoute] = {**json_routes(application.routes), **more}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         route = self.routes.get((scope.get("method", ""), scope["path"])) if scope["type"] == "http" else None

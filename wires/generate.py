@@ -13,7 +13,9 @@ import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Literal
 
+from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from gateway.catalog import Gateway
@@ -22,7 +24,9 @@ from gateway.events import Failed, Finished, StreamEvent, TextDelta
 from gateway.request import ChatRequest, Message, Role, Sampling, text_message
 from gateway.sse import LineFeeds, encode_sse
 from gateway.telemetry import current_request
-from wires.base import Wire, retry_headers
+from wires.base import StreamResponse, Wire, gateway_of, retry_headers
+
+EVENT_STREAM = "text/event-stream"
 
 
 class ChatMessage(BaseModel):
@@ -39,15 +43,42 @@ class Refused(Exception):
 def parse(
     prompt: str,
     *,
-    model: str | None,
-    system: str | None,
-    messages: Sequence[ChatMessage],
-    sampling: Sampling,
+    model: str | None = None,
+    system: str | None = None,
+    messages: Sequence[ChatMessage] | None = None,
+    max_tokens: int | None = None,
+    temperature: float | None = None,
+    top_p: float | None = None,
+    stop: str | Sequence[str] | None = None,
 ) -> ChatRequest:
     """The request: `system`, then `messages`, then `prompt` as the last user message."""
     history: list[Message] = [text_message(Role.SYSTEM, system)] if system else []
-    history += [text_message(Role(message.role), message.content) for message in messages]
+    history += [text_message(Role(message.role), message.content) for message in messages or ()]
+    stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    sampling = Sampling(max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=stops)
     return ChatRequest(model=model or "", messages=(*history, text_message(Role.USER, prompt)), sampling=sampling)
+
+
+async def respond(request: Request, body: BaseModel) -> Response:
+    """Answer a body with the fields of `parse`, past BentoML's generators: each piece would climb through them."""
+    chat, gateway, framed = parse(**dict(body)), gateway_of(request), asks_for_events(request)
+    return StreamResponse(
+        WIRE,
+        lambda: gateway.chat(chat, wire=WIRE.name),
+        PieceEncoder(framed=framed),
+        limits=gateway.settings.limits,
+        media_type=media_type(framed=framed),
+    )
+
+
+def asks_for_events(request: HTTPConnection) -> bool:
+    """Whether the client wants its pieces as server-sent events."""
+    return EVENT_STREAM in request.headers.get("accept", "")
+
+
+def media_type(*, framed: bool) -> str:
+    """The answer's content type."""
+    return f"{EVENT_STREAM if framed else 'text/plain'}; charset=utf-8"
 
 
 async def pieces(gateway: Gateway, request: ChatRequest, *, framed: bool) -> AsyncGenerator[str, None]:
@@ -63,9 +94,7 @@ async def pieces(gateway: Gateway, request: ChatRequest, *, framed: bool) -> Asy
             async for event in events:
                 for piece in encoder.encode(event):
                     begun = True
-                    yield piece
-                if isinstance(event, Failed):
-                    raise event.error
+                    yield piece.decode()
     except GatewayError as failure:
         if begun:
             raise asyncio.CancelledError("the answer broke off") from failure
@@ -74,23 +103,25 @@ async def pieces(gateway: Gateway, request: ChatRequest, *, framed: bool) -> Asy
 
 
 class PieceEncoder:
-    """Events to pieces of the body; as server-sent events if `framed`."""
+    """Events to pieces of the body, as server-sent events if `framed`; raises the error of a failure."""
 
     def __init__(self, *, framed: bool) -> None:
         self._framed = framed
         self._lines = LineFeeds()
 
-    def encode(self, event: StreamEvent) -> Iterator[str]:
+    def encode(self, event: StreamEvent) -> Iterator[bytes]:
         match event:
             case TextDelta(text=text) if self._framed:
                 if piece := self._lines.feed(text):
-                    yield encode_sse(piece).decode()
+                    yield encode_sse(piece)
             case TextDelta(text=text):
-                yield encodable(text)
+                yield text.encode("utf-8", "replace")
             case Finished() if self._framed:
-                yield encode_sse("{}", event="done").decode()
-            case Failed(error=failure) if self._framed:
-                yield encode_sse(json.dumps(error_body(failure)), event="error").decode()
+                yield encode_sse("{}", event="done")
+            case Failed(error=failure):
+                if self._framed:
+                    yield encode_sse(json.dumps(error_body(failure)), event="error")
+                raise failure
             case _:
                 pass
 
@@ -121,11 +152,6 @@ class _Quiet(logging.Filter):
 
 
 logging.getLogger("bentoml._internal.server.http_app").addFilter(_Quiet())
-
-
-def encodable(text: str) -> str:
-    """`text` with what UTF-8 cannot carry (lone surrogates) replaced."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def unfit(body: bytes) -> GatewayError | None:

@@ -11,7 +11,7 @@ from starlette.types import Message, Send
 from starlette.websockets import WebSocketDisconnect
 
 from gateway.patience import Waited, WaitLimit
-from wires.quick_socket import BINARY, TEXT, Put
+from wires.quick_socket import BINARY, TEXT, SocketWay
 
 LEFT = (WebSocketDisconnect, RuntimeError, OSError)
 """What a send raises once its client has left, by whether Starlette or the server noticed first."""
@@ -25,12 +25,12 @@ class PeerGone(Exception):
 class Outbox:
     """Sends to one socket. Raises PeerGone once the client has left or has accepted nothing for `stall_seconds`.
 
-    `put` is the server's short way, where it has one.
+    `way` is the server's short way, where it has one.
     """
 
-    def __init__(self, send: Send, stall_seconds: float, put: Put | None = None) -> None:
+    def __init__(self, send: Send, stall_seconds: float, way: SocketWay | None = None) -> None:
         self._send = send
-        self._quick = put
+        self._way = way
         self._stall = stall_seconds
         self._lock = asyncio.Lock()
         self._waiting = 0
@@ -39,14 +39,17 @@ class Outbox:
 
     async def json(self, message: dict[str, Any]) -> None:
         """Send one JSON message."""
-        text = encode(message)
-        if not self._put_at_once(TEXT, text.encode()):
-            await self._put({"type": "websocket.send", "text": text})
+        if self.ready():
+            self.put(message)
+        else:
+            await self._send_in_turn({"type": "websocket.send", "text": encode(message)})
 
     async def audio(self, data: bytes) -> None:
         """Send audio as one binary frame."""
-        if not self._put_at_once(BINARY, data):
-            await self._put({"type": "websocket.send", "bytes": data})
+        if self.ready():
+            self.put(data)
+        else:
+            await self._send_in_turn({"type": "websocket.send", "bytes": data})
 
     async def close(self, code: int, reason: str = "") -> None:
         """Close the socket once; a client that has left already is no error."""
@@ -63,11 +66,16 @@ class Outbox:
         self.closed = True
         self._wait.stop()
 
-    def _put_at_once(self, first: int, data: bytes) -> bool:
-        """The short way, unless somebody waits on the long one: nothing may overtake it."""
-        return self._quick is not None and not (self.closed or self._waiting) and self._quick(first, data)
+    def ready(self) -> bool:
+        """Whether messages may go the short way: the server has one, and nobody waits whom they would overtake."""
+        return self._way is not None and not (self.closed or self._waiting) and self._way.ready()
 
-    async def _put(self, message: Message) -> None:
+    def put(self, message: dict[str, Any] | bytes) -> None:
+        """Send JSON or audio by the short way, while `ready`."""
+        if self._way is not None:
+            self._way.put(*_frame(message))
+
+    async def _send_in_turn(self, message: Message) -> None:
         self._waiting += 1
         try:
             # Turn and connection both send, and each has its own task.
@@ -85,6 +93,10 @@ class Outbox:
         except (Waited, *LEFT) as error:
             self.gone()
             raise PeerGone from error
+
+
+def _frame(message: dict[str, Any] | bytes) -> tuple[int, bytes]:
+    return (BINARY, message) if isinstance(message, bytes) else (TEXT, encode(message).encode())
 
 
 def encode(message: dict[str, Any]) -> str:

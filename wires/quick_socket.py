@@ -7,8 +7,7 @@ it. `put` is that short way, offered as an ASGI extension; whatever cannot take 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import cast
+from typing import Protocol, cast
 
 from starlette.types import Scope
 from uvicorn.protocols.websockets import auto
@@ -25,14 +24,23 @@ def quicken_sockets() -> None:
     auto.AutoWebSocketsProtocol = QuickSocket
 
 
-Put = Callable[[int, bytes], bool]
-EXTENSION = "polywire.put"
+EXTENSION = "polywire.short_way"
 
 
-def put_of(scope: Scope) -> Put | None:
+class SocketWay(Protocol):
+    """From a wire to the connection of its client, past the middleware and the server's own checks."""
+
+    def ready(self) -> bool:
+        """Whether a message may be sent so; if not, it goes by ASGI's `send`, which waits, refuses or compresses."""
+
+    def put(self, first: int, data: bytes) -> None:
+        """Send a message at once, while `ready`; `first` is TEXT or BINARY."""
+
+
+def short_way(scope: Scope) -> SocketWay | None:
     """The short way to the client of this connection, where its server has one."""
-    put: Put | None = scope.get("extensions", {}).get(EXTENSION)
-    return put
+    way: SocketWay | None = scope.get("extensions", {}).get(EXTENSION)
+    return way
 
 
 class QuickSocket(BoundedSocket):
@@ -40,17 +48,10 @@ class QuickSocket(BoundedSocket):
 
     async def run_asgi(self) -> None:
         extensions = cast(dict[str, object], self.scope["extensions"])
-        extensions[EXTENSION] = self.put
+        extensions[EXTENSION] = self
         await super().run_asgi()
 
-    def put(self, first: int, data: bytes) -> bool:
-        """Send a message at once; False when it must go by `send`, which waits, refuses or compresses."""
-        if not self._is_plain():
-            return False
-        self.transport.write(head(first, len(data)) + data)
-        return True
-
-    def _is_plain(self) -> bool:
+    def ready(self) -> bool:
         return (
             self.handshake_complete
             and self.writable.is_set()
@@ -58,6 +59,9 @@ class QuickSocket(BoundedSocket):
             and not self.conn.extensions
             and not (self.disconnected or self.close_sent)
         )
+
+    def put(self, first: int, data: bytes) -> None:
+        self.transport.write(head(first, len(data)) + data)
 
 
 def head(first: int, size: int) -> bytes:

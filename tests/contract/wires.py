@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from gateway.errors import GatewayError
 from gateway.events import Failed, Finished, FinishReason, StreamEvent
 from tests.contract import wire_readers as readers
 from tests.contract.wire_clients import Clients, Raw
@@ -102,10 +103,14 @@ def encoded(encoder: Callable[[], Encoder[bytes]]) -> Callable[[Iterable[StreamE
 
 def encode_generate(*, framed: bool) -> Callable[[Iterable[StreamEvent]], Raw]:
     def encode(events: Iterable[StreamEvent]) -> Raw:
-        kept = list(events)
         encoder = PieceEncoder(framed=framed)
-        body = "".join(piece for event in kept for piece in encoder.encode(event))
-        return Raw(200, body.encode(), whole=not any(isinstance(event, Failed) for event in kept))
+        body: list[bytes] = []
+        try:
+            for event in events:
+                body += encoder.encode(event)
+        except GatewayError:
+            return Raw(200, b"".join(body), whole=False)
+        return Raw(200, b"".join(body))
 
     return encode
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+from benchmarks.load import free_port
+
 MODEL = Path(__file__).parent / "cog_model"
 START_SECONDS = 30
 
@@ -20,9 +21,7 @@ START_SECONDS = 30
 @contextmanager
 def cog_server(model: Path = MODEL) -> Iterator[str]:
     """The base_url of a server that is ready. It runs one prediction at a time."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = {
         **os.environ,
         # The server spawns `python` by name.

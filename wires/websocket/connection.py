@@ -19,7 +19,7 @@ from gateway.patience import Waited, WaitLimit
 from gateway.stopping import Stage, shutting_down
 from gateway.telemetry import current_request
 from wires.outbox import Outbox, PeerGone
-from wires.quick_socket import put_of
+from wires.quick_socket import short_way
 from wires.websocket.conversation import Configuration, Conversation
 from wires.websocket.frames import error_frame
 from wires.websocket.messages import (
@@ -60,7 +60,7 @@ class Connection:
         self._gateway, self._wire = gateway, wire
         self._json_in_binary = json_in_binary
         self._limits = gateway.settings.limits
-        self._outbox = Outbox(socket.send, self._limits.send_stall_seconds, put_of(socket.scope))
+        self._outbox = Outbox(socket.send, self._limits.send_stall_seconds, short_way(socket.scope))
         self._conversation = Conversation()
         self._bare = Configuration()
         self._recording = Recording()

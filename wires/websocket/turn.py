@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from gateway.errors import GatewayError
 from gateway.events import AudioDelta, Finished, FinishReason, StreamEvent, TextDelta
+from gateway.streams import EventStream
 from wires.outbox import Outbox
 from wires.websocket.frames import Frame, FrameEncoder, error_frame
 
@@ -36,15 +37,31 @@ class Turn:
 
     async def play(self, events: AsyncIterator[StreamEvent]) -> None:
         """Send a stream to its end."""
+        if isinstance(events, EventStream):
+            events.hand_to(self)
         async for event in events:
             if isinstance(event, AudioDelta):
                 # Its frame is its bytes, fifty times a second.
                 await self._put(event.data)
                 continue
-            if isinstance(event, TextDelta):
-                self._texts.append(event.text)
-            for frame in self._encoder.encode(event):
+            for frame in self._frames(event):
                 await self._put(frame)
+
+    def ready(self) -> bool:
+        """Whether events may be sent while the turn's task sleeps."""
+        return self._outbox.ready()
+
+    def take(self, items: Sequence[StreamEvent]) -> None:
+        """Send events, none of them the last one, while `ready`."""
+        for event in items:
+            for frame in self._frames(event):
+                if (message := self._message(frame)) is not None:
+                    self._outbox.put(message)
+
+    def _frames(self, event: StreamEvent) -> Iterator[Frame]:
+        if isinstance(event, TextDelta):
+            self._texts.append(event.text)
+        return self._encoder.encode(event)
 
     async def transcript(self, text: str) -> None:
         """Say what was understood of the user's speech, before it is answered."""
@@ -62,10 +79,17 @@ class Turn:
                 await self._put(frame)
 
     async def _put(self, frame: Frame) -> None:
+        message = self._message(frame)
+        if isinstance(message, bytes):
+            await self._outbox.audio(message)
+        elif message is not None:
+            await self._outbox.json(message)
+
+    def _message(self, frame: Frame) -> Frame | None:
+        """The message that says `frame`, None where the seed form says nothing."""
         if isinstance(frame, bytes):
             self._first_audio = self._first_audio or time.perf_counter()
-            await self._outbox.audio(frame)
-            return
+            return frame
         kind = frame["type"]
         if kind == "text":
             self._first_text = self._first_text or time.perf_counter()
@@ -73,9 +97,9 @@ class Turn:
             frame["timings"] = self._timings()
         self.ended = self.ended or kind in ("finished", "error")
         if self._bare and kind != "error":
-            return
+            return None
         seq, self._seq = self._seq, self._seq + 1
-        await self._outbox.json({"type": kind, "id": self.id, "seq": seq, **frame})
+        return {"type": kind, "id": self.id, "seq": seq, **frame}
 
     def _timings(self) -> dict[str, Any]:
         """Milliseconds since the turn was asked for; null for what did not happen."""

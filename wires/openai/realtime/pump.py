@@ -28,7 +28,7 @@ from wires.openai.realtime.conversation import without_oldest_turn
 from wires.openai.realtime.outgoing import HangUp, Listen, Respond, ServerEvent, Stop, Transcribe
 from wires.openai.realtime.session import Session
 from wires.outbox import Outbox, PeerGone
-from wires.quick_socket import put_of
+from wires.quick_socket import short_way
 
 log = logging.getLogger("polywire")
 
@@ -54,7 +54,7 @@ class Pump:
         self._socket, self._gateway, self._session = socket, gateway, session
         self._limits = gateway.settings.limits
         self._loop = asyncio.get_running_loop()
-        self._outbox = Outbox(socket.send, self._limits.send_stall_seconds, put_of(socket.scope))
+        self._outbox = Outbox(socket.send, self._limits.send_stall_seconds, short_way(socket.scope))
         self._queue: deque[ServerEvent | HangUp] = deque()
         self._signal = Signal()
         self._tasks: dict[str, asyncio.Task[None]] = {}
