@@ -7,6 +7,7 @@ answer whose first read does not hold its whole head, interim heads, upgrades, c
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
+from functools import partial
 from typing import Any
 
 from aiohttp import ClientPayloadError, HttpVersion11, StreamReader
@@ -33,11 +34,20 @@ class AnswerParser:
         self._body = StreamReader(protocol, read_buffer, loop=loop)
         self._head: RawResponseMessage | None = None
         self._until_close = self._complete = False
+        self._chunk_ends: list[None] = []
+        # Not methods: these are called for each chunk, and there may be many in a read.
         self.on_body = self._pieces.append
+        self.on_chunk_header = self._chunk_ends.clear
+        self.on_chunk_complete = partial(self._chunk_ends.append, None)
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
+
+    @property
+    def between_chunks(self) -> bool:
+        """Whether the last thing that was parsed is the end of a chunk; the next one's size may have begun."""
+        return bool(self._chunk_ends)
 
     def on_message_begin(self) -> None:
         """For httptools."""

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from aiohttp import ClientResponse, StreamReader
 from aiohttp.client_proto import ResponseHandler
 
+from adapters.answers import AnswerParser
+
 Take = Callable[[bytes], bool]
 """Takes what one read brought, and says whether it did; if not, the reader is woken."""
 
@@ -68,6 +70,8 @@ class _Taking:
             _receive(protocol, data)
         elif not (self.between and self._plain and (body := whole_chunks(data)) and self._take(body)):
             self._offer(protocol, data, waiter)
+            if isinstance(protocol._parser, AnswerParser):
+                self.between = protocol._parser.between_chunks
         self.between = self.between and data.endswith(b"\r\n")
 
     def _offer(self, protocol: ResponseHandler, data: bytes, waiter: asyncio.Future[None]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp.client_proto import ResponseHandler
 
 from adapters.answers import AnswerParser
 from adapters.http import HttpUpstream, read, read_whole
@@ -209,3 +210,21 @@ async def test_credentials_in_the_url_are_sent() -> None:
         assert await _post(upstream) == b"Hello"
         assert server.requests[0].headers["authorization"] == "Basic bWU6c2VjcmV0"
         await upstream.aclose()
+
+
+@pytest.mark.parametrize(
+    ("read", "between"),
+    [
+        (b"5\r\nHello\r\n", True),
+        (b"5\r\nHello\r\n1", True),
+        (b"5\r\nHello\r\n1\r\n", False),
+        (b"5\r\nHello\r", False),
+        (b"5\r\nHel", False),
+    ],
+)
+async def test_a_parser_knows_whether_it_stands_between_two_chunks(read: bytes, between: bool) -> None:
+    loop = asyncio.get_running_loop()
+    parser = AnswerParser(ResponseHandler(loop), loop, 65536)
+    parser.feed_data(CHUNKED)
+    parser.feed_data(read)
+    assert parser.between_chunks is between
