@@ -5,7 +5,7 @@ Follows the WHATWG HTML standard, section 9.2 (lines end in LF, CR or CRLF; a bl
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 DEFAULT_LIMIT = 4 * 1024 * 1024
@@ -15,11 +15,9 @@ class EventTooLong(ValueError):
     """One event is larger than the decoder's limit; the stream cannot be read further."""
 
 
-class ServerSentEvent(NamedTuple):
-    """One event; a tuple, since most tokens come as one. `data` is undecoded UTF-8, its lines joined by LF.
-
-    `id` is the last id seen on the stream.
-    """
+@dataclass(frozen=True, slots=True)
+class ServerSentEvent:
+    """One event. `data` is undecoded UTF-8, its lines joined by LF; `id` is the last id seen on the stream."""
 
     data: bytes
     event: str = "message"
