@@ -11,25 +11,12 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, TextIO, TypeVar
 
-from prometheus_client import Counter, Gauge, Histogram, values
+from prometheus_client import Counter, Gauge, Histogram
 from pydantic_core import to_json
 
 from gateway.errors import Cancelled, GatewayError, Truncated
 from gateway.events import Failed, Finished, FinishReason, Usage
 from gateway.tracing import trace_id
-
-
-def _inc(self: Any, amount: float) -> None:
-    """What a worker's metrics do, but for a lock and for asking at each of a request's twelve writes whether it forked.
-
-    Only the event loop's thread writes them, and workers are not forked.
-    """
-    self._value += amount
-    self._file.write_value(self._key, self._value, 0.0)
-
-
-if values.ValueClass._multiprocess:
-    values.ValueClass.inc = _inc
 
 # Names and bucket bounds are those of OpenTelemetry's GenAI conventions.
 FIRST_SECONDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
