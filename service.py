@@ -23,7 +23,8 @@ from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware
 from wires.connections import bound_connections
 from wires.direct import DirectMiddleware, JsonRoute
-from wires.frameworks import keep_what_is_loaded, tune
+from wires.frameworks import tune
+from wires.garbage import keep_what_is_loaded, tune_collector
 from wires.generate import ChatMessage
 from wires.interrupts import pass_on_second_interrupt
 from wires.limits import LimitMiddleware
@@ -79,7 +80,7 @@ class Polywire:
         """Once more than at import: by now the application and its routes are there."""
         keep_what_is_loaded()
 
-    def __is_ready__(self) -> bool:
+    async def __is_ready__(self) -> bool:
         """Drives `/readyz`: not ready from the moment that this worker is told to stop."""
         return gateway.stopping.stage is Stage.SERVING
 
@@ -132,3 +133,4 @@ service.add_asgi_middleware(SignatureMiddleware, wire_of=wire_of, settings=setti
 own = {("POST", "/generate"): JsonRoute(generate.respond, service.apis["generate"].input_spec)}
 service.add_asgi_middleware(DirectMiddleware, application=app, wire_of=wire_of, more=own)
 tune()
+tune_collector()

@@ -69,11 +69,16 @@ class WaitLimit:
         """End the wait that goes on now, if one does, as if its time were over."""
         if self._deadline is not None:
             self._deadline = self._loop.time()
-            self.stop()
+            self._disarm()
             self._ring()
 
     def stop(self) -> None:
-        """Drop the timer; the object can be used again."""
+        """Drop the timer, and outside of a wait the task, which may hold this object; it can be used again."""
+        if self._deadline is None:
+            self._task = None
+        self._disarm()
+
+    def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -88,7 +93,7 @@ class WaitLimit:
         return self._task.cancelling() <= self._cancelled_before
 
     def _arm(self, when: float) -> None:
-        self.stop()
+        self._disarm()
         self._timer = self._loop.call_at(when, self._ring)
 
     def _ring(self) -> None:

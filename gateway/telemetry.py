@@ -128,6 +128,7 @@ class Meter:
         self._last = self._began
         self._deltas = 0
         self._terminal: Finished | Failed | None = None
+        self._outcome: str | None = None
         self._closed = False
         _labelled(OPEN, wire).inc()
 
@@ -169,6 +170,8 @@ class Meter:
     @property
     def outcome(self) -> str:
         """The outcome so far; a stream without a terminal event counts as cancelled."""
+        if self._outcome is not None:
+            return self._outcome
         match self._terminal:
             case Finished(reason=reason) if reason is not FinishReason.CANCELLED:
                 return "finished"
@@ -189,12 +192,16 @@ class Meter:
         if self._closed:
             return
         self._closed = True
+        self._outcome = self.outcome
         _labelled(OPEN, self.wire).dec()
         _labelled(STREAMS, self.wire, self.provider, self.outcome).inc()
         usage = self._terminal.usage if isinstance(self._terminal, Finished) else None
         self._observe(usage)
         error = self._terminal.error if isinstance(self._terminal, Failed) else None
         write_access_line(self.request, self, usage, error)
+        if error is not None:
+            # It holds the frames that it came through, with all that they have read, and they hold this meter.
+            self._terminal = None
 
     def _observe(self, usage: Usage | None) -> None:
         if self._first is not None:

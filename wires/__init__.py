@@ -22,6 +22,8 @@ from gateway.responses import Responses
 from gateway.stopping import Stage
 from wires import generate, metrics, openai, opensearch, playground, replicate, sagemaker, websocket
 from wires.base import Wire, unknown_route, wrong_method
+from wires.connections import open_connections
+from wires.garbage import GarbageKeeper
 from wires.stopping import stop_signals
 from wires.validation import first_problem
 
@@ -72,7 +74,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
                 _grpc(ml_streams),
                 stop_signals(gateway.stopping, gateway.settings.limits.drain_seconds),
             ):
-                with gateway.stopping.at(Stage.ENDING, predictions.drain):
+                with gateway.stopping.at(Stage.ENDING, predictions.drain), GarbageKeeper(open_connections):
                     yield
         finally:
             warming.cancel()
@@ -124,15 +126,23 @@ async def _gateway_error(request: Request, error: Exception) -> Response:
 
 async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this type only
+    _forget_cause(error)
     return await _gateway_error(request, first_problem(error))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """What the framework itself refuses: a body that is no UTF-8, a form that is no form."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this type only
+    _forget_cause(error)
     response = await _gateway_error(request, InvalidRequest(f"{error.detail}.", status=error.status_code))
     response.headers.update(error.headers or {})
     return response
+
+
+def _forget_cause(error: Exception) -> None:
+    """Without this the cause's frames hold `error`, and all of them the body, until a collection finds them."""
+    if error.__cause__ is not None:
+        error.__cause__.__traceback__ = None
 
 
 def _add_catch_all(app: FastAPI) -> None:

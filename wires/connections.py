@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from socket import SO_SNDBUF, SOL_SOCKET
 from typing import Any, ClassVar
 from weakref import ref
@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from gateway.config import Limits
 from gateway.errors import GatewayError, InvalidRequest, RateLimited, reason_phrase
 from wires.base import SHORT_WAY, Wire, retry_headers
+from wires.paces import ENDS, HANDSHAKES
 
 WireOf = Callable[[str], Wire]
 DEPARTURES = "polywire.departures"
@@ -35,6 +36,11 @@ def bound_connections(limits: Limits, wire_of: WireOf) -> None:
     BoundedProtocol.limits = limits
     BoundedProtocol.wire_of = staticmethod(wire_of)
     auto.AutoHTTPProtocol = BoundedProtocol
+
+
+def open_connections() -> int:
+    """How many connections this process has."""
+    return len(BoundedProtocol.everybody)
 
 
 class ChunkedWay:
@@ -74,6 +80,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     limits: ClassVar[Limits] = Limits()
     wire_of: ClassVar[WireOf]
+    everybody: ClassVar[Sized] = ()
+    """The open connections, WebSockets too."""
     _unfinished: ClassVar[dict[BoundedProtocol, None]] = {}
     """Oldest first."""
     _clock: asyncio.TimerHandle | None = None
@@ -84,6 +92,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        BoundedProtocol.everybody = self.connections
         self._departures = {}
         transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, SEND_BYTES)
         if len(self.connections) > self.limits.connections:
@@ -108,6 +117,23 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > self.limits.header_bytes:
                 self._refuse(_too_large(self.limits))
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio heeds what it returns
+        # At once where somebody has to hear of it; and where TLS closes it whatever this says.
+        at_once = self.scheme == "https" or not (self.cycle is None or self.cycle.response_complete)
+        return not at_once and not ENDS.do(self.transport.close)
+
+    def handle_websocket_upgrade(self) -> None:
+        if not HANDSHAKES.do(self._upgrade):
+            self.transport.pause_reading()
+
+    def _upgrade(self) -> None:
+        if self.transport.is_closing():
+            return
+        self.transport.resume_reading()
+        super().handle_websocket_upgrade()
+        # It refers to what refers to it, and nothing more comes this way.
+        self.parser = None  # type: ignore[assignment]  # as when the connection is lost
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

@@ -12,7 +12,7 @@ from typing import Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from wires.farewells import FAREWELLS
+from wires.paces import ENDS
 
 SLICE = 1024
 """Bytes that are parsed at a time: at most 170 frames."""
@@ -27,7 +27,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._unparsed = bytearray()
-        self._parsing = False
+        self._parsing = self._hung_up = False
         self._pings = float(PINGS_AT_ONCE)
         self._pinged_at = self.loop.time()
 
@@ -49,10 +49,26 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         await super().send(message)
         self._go_on()
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio heeds what it returns
+        # At once where TLS closes it whatever this says.
+        return self.scheme == "ws" and not ENDS.do(self._hang_up)
+
     def connection_lost(self, exc: Exception | None) -> None:
         # What came before the end is still said.
         self._end_of_input()
-        FAREWELLS.say(partial(super().connection_lost, exc))
+        if self._hung_up:
+            self._end(exc)
+        else:
+            ENDS.do(partial(self._end, exc))
+
+    def _hang_up(self) -> None:
+        self._hung_up = True
+        self.transport.close()
+
+    def _end(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        # It refers to what refers to it; freed at once, an ended socket leaves no garbage to be looked for.
+        self.conn.parser.close()
 
     def handle_ping(self) -> None:
         if self._may_ping() and self.writable.is_set():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gc
+import socket
 from functools import partialmethod
 
 import uvicorn
@@ -10,8 +10,10 @@ from bentoml._internal.server.http.traffic import TimeoutMiddleware
 from opentelemetry.instrumentation.asgi import OpenTelemetryMiddleware
 from starlette.types import Receive, Scope, Send
 
-NEW_OBJECTS = 5_000
-"""How many more objects there are before garbage is looked for among the new ones."""
+LISTENERS = 4
+"""How many connections are accepted in a turn of the loop: each listener takes one."""
+
+_startup = uvicorn.Server.startup
 
 
 def tune() -> None:
@@ -20,21 +22,17 @@ def tune() -> None:
     uvicorn.Config.__init__ = partialmethod(  # type: ignore[assignment, method-assign]  # defaults, no override
         uvicorn.Config.__init__, ws_per_message_deflate=False, access_log=False
     )
+    # Who comes alone would wait for all who came before to be served, one in a turn, before being accepted.
+    uvicorn.Server.startup = _listen  # type: ignore[method-assign]  # the same signature
     # It leaves a timer behind for every request, for as long as its time is; ours are limits.first_event_seconds.
     TimeoutMiddleware.__call__ = _pass_on  # type: ignore[method-assign]  # the same signature, but for aliases
     # It reads the environment, and builds a URL, to find that no path of this service is traced.
     OpenTelemetryMiddleware.__call__ = _pass_on  # type: ignore[method-assign]  # the same signature, but for aliases
-    # The streams at work hold more than Python's 700 new objects, so it would look through them at every third request.
-    gc.set_threshold(NEW_OBJECTS)
-    keep_what_is_loaded()
 
 
-def keep_what_is_loaded() -> None:
-    """Leave out of every collection what there is by now.
-
-    A full one walks everything that was imported, 0.1 s in which all streams wait; none of it is ever garbage.
-    """
-    gc.freeze()
+async def _listen(self: uvicorn.Server, sockets: list[socket.socket] | None = None) -> None:
+    """Listen `LISTENERS` times at each socket."""
+    await _startup(self, sockets and [*sockets, *(one.dup() for one in sockets * (LISTENERS - 1))])
 
 
 async def _pass_on(

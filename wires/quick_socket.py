@@ -49,7 +49,11 @@ class QuickSocket(BoundedSocket):
     async def run_asgi(self) -> None:
         extensions = cast(dict[str, object], self.scope["extensions"])
         extensions[EXTENSION] = self
-        await super().run_asgi()
+        try:
+            await super().run_asgi()
+        finally:
+            # Nothing that an ended socket leaves is for the garbage collector to find.
+            del extensions[EXTENSION]
 
     def ready(self) -> bool:
         return (

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
@@ -164,7 +164,12 @@ class AnyOrder(RuleBasedStateMachine):
         """What the client has been told must be what has been counted."""
         _, read = self.run(visit.answer())
         assert read.text.startswith(BEGUN)
-        assert (ERROR in read.ends) == (outcome in ("failed", "truncated")), (outcome, read)
+        assert (ERROR in read.ends) == (outcome in ("failed", "truncated")), (
+            visit.wire.name,
+            outcome,
+            visit.seen,
+            read,
+        )
         assert len(read.ends) == 1
 
 
@@ -174,9 +179,11 @@ def test_whatever_the_order_each_stream_has_one_outcome(tmp_path: Path) -> None:
         run_state_machine_as_test(
             AnyOrder,
             settings=settings(
-                max_examples=100 if WHOLE else 4,
+                max_examples=60 if WHOLE else 4,
                 stateful_step_count=40 if WHOLE else 20,
                 derandomize=not WHOLE,
+                # A shorter example of what came from timing says nothing, and takes minutes to be looked for.
+                phases=(Phase.generate,),
                 database=None,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),

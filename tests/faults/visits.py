@@ -131,22 +131,26 @@ class Visit:
     @property
     def stream_url(self) -> str:
         """Where a prediction is read again."""
-        return self._of_prediction("stream")
+        return self._found(r'"stream": ?"([^"]+)"')
 
     async def cancel(self, times: int = 1) -> bool:
         """Stop the stream by the wire's own verb, if it has one. A prediction is cancelled by another connection."""
         if self.owned:
             async with clients(self.service) as others:
-                url = self._of_prediction("cancel")
+                url = self._found(r'"cancel": ?"([^"]+)"')
                 answers = await asyncio.gather(*(others.send("POST", url) for _ in range(times)))
             assert [answer.status for answer in answers] == [200] * times
             return True
-        verb = "response.cancel" if self.wire.name == "openai realtime" else "cancel"
+        said = {"type": "cancel"}
+        if self.wire.name == "openai realtime":
+            # Without its id, only a response of the conversation is meant.
+            said = {"type": "response.cancel", "response_id": self._found(r'"response_id": ?"([^"]+)"')}
         for socket in self.opened.sockets.values():
-            await socket.send(json.dumps({"type": verb}))
+            await socket.send(json.dumps(said))
         return bool(self.opened.sockets)
 
-    def _of_prediction(self, name: str) -> str:
-        found = re.search(rf'"{name}": ?"([^"]+)"'.encode(), self.seen)
+    def _found(self, pattern: str) -> str:
+        """What has been said of the stream in the answer so far."""
+        found = re.search(pattern.encode(), self.seen)
         assert found is not None
         return found[1].decode()

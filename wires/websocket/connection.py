@@ -201,7 +201,8 @@ class Connection:
             return
         turn.task.cancel()
         await asyncio.gather(turn.task, return_exceptions=True)
-        self._turn = self._job = None
+        # What cancelled the task refers to the turn's frames, and so to the task.
+        self._turn = self._job = turn.task = None
         if not self._outbox.closed:
             await turn.cancelled()
 

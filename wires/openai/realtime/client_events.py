@@ -147,7 +147,9 @@ def parse(message: str | bytes) -> ClientEvent | Malformed:
         event_id = given if isinstance(given, str) else None
         return _validated(value)
     except GatewayError as error:
-        return Malformed(error, event_id)
+        # The frames that it came through would hold it, and the message, until a collection finds them.
+        error.__context__ = None
+        return Malformed(error.with_traceback(None), event_id)
 
 
 def _json_object(message: str | bytes) -> dict[str, Any]:

@@ -77,6 +77,9 @@ class Session:
 
     def receive(self, event: client.ClientEvent | client.Malformed) -> None:
         """Do what the client says; what is wrong with it is an `error` event."""
+        if isinstance(event, client.Malformed):
+            self.out.error(event.error, event.event_id)
+            return
         try:
             self._obey(event)
         except GatewayError as error:
@@ -123,10 +126,8 @@ class Session:
             self._idle_at = None
             self._idle()
 
-    def _obey(self, event: client.ClientEvent | client.Malformed) -> None:
+    def _obey(self, event: client.ClientEvent) -> None:
         match event:
-            case client.Malformed(error=error):
-                raise error
             case client.Append(audio=audio):
                 if (listen := self._input.append(audio)) is not None:
                     self.out.order(listen)
