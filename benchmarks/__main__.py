@@ -45,7 +45,7 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}; default: all")
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1, help="default: 1, which takes half an hour")
     parser.add_argument("--pictures", type=Path, default=PICTURES)
     asked = parser.parse_args()
     if unknown := set(asked.sections) - set(SECTIONS):

@@ -31,10 +31,14 @@ def table(title: str, rows: Sequence[Row]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """CPU microseconds of a token, ours and those of `beside`, and the threads that were alive meanwhile."""
+    """CPU microseconds of a token, ours and those of `beside`, and the threads that were alive meanwhile.
+
+    `alone` is ours without the request's share.
+    """
 
     name: str
     ours: float
+    alone: float
     beside: str
     theirs: float
     our_threads: int
@@ -42,19 +46,18 @@ class Ratio:
 
 
 def ratios(title: str, rows: Sequence[Ratio]) -> str:
-    """A Markdown table."""
-    lines = [
-        f"### {title}",
-        "",
-        "| adapter | CPU us per token | threads | beside | CPU us per token | threads | ratio |",
-    ]
-    lines += ["| --- | --- | --- | --- | --- | --- | --- |"]
-    lines += [
-        f"| {row.name} | {row.ours:.0f} | {row.our_threads} | {row.beside} | {row.theirs:.0f} | {row.their_threads} "
-        f"| {row.ours / row.theirs:.2f} |"
+    """A Markdown table; the last column compares the rows with the first."""
+    head = ["adapter", "CPU us per token", "threads", "beside", "CPU us per token", "threads", "ratio"]
+    head += ["a token alone", f"beside {rows[0].name}'s"]
+    cells = [
+        (
+            *(row.name, f"{row.ours:.0f}", str(row.our_threads)),
+            *(row.beside, f"{row.theirs:.0f}", str(row.their_threads), f"{row.ours / row.theirs:.2f}"),
+            *(f"{row.alone:.0f}", f"{row.alone / rows[0].alone:.2f}"),
+        )
         for row in rows
     ]
-    return "\n".join(lines)
+    return columns(title, head, cells)
 
 
 def grid(results: Mapping[str, Mapping[str, float | None]]) -> str:

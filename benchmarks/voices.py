@@ -1,7 +1,8 @@
 """Speech in frames of 20 ms: `/ws` and Realtime beside the same socket under `bentoml serve` as it comes.
 
 Programs come in two kinds, which must not be compared: those that relay an upstream's frames, and those whose voice
-makes its frames in the process and has nothing to read. A token is a frame here.
+makes its frames in the process and has nothing to read. Such a voice of Polywire's either calls back when a frame is
+due or is a plain generator that sleeps until then, as the others' is. A token is a frame here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from benchmarks.load import Load, Upstream
 from benchmarks.table import grid, ratio
 from benchmarks.targets import polywire, scratch
 
-RELAY, OWN, REALTIME = "Polywire /ws", "Polywire /ws, own frames", "Polywire Realtime"
+RELAY, REALTIME = "Polywire /ws", "Polywire Realtime"
+PUSHED, YIELDED = "Polywire /ws, frames pushed", "Polywire /ws, frames yielded"
 SPEAK = '{"type": "speak", "text": "{control}"}'
 RESPOND = json.dumps(
     {
@@ -66,16 +68,19 @@ def section(rounds: int, pictures: Path) -> str:
         ]
         with running(relays, folder) as targets:
             relayed = measure(targets, upstream, FIGURES, rounds)
-        own_voice = "benchmarks.peers.own_voice:Polywire"
+        voices = {PUSHED: "benchmarks.peers.pushed_voice:Polywire", YIELDED: "benchmarks.peers.own_voice:Polywire"}
         makers = [
-            polywire(url, folder, OWN, voice="scripted", service=own_voice, path="/ws", hello=SPEAK),
+            *(
+                polywire(url, folder, name, voice="scripted", service=service, path="/ws", hello=SPEAK)
+                for name, service in voices.items()
+            ),
             plain_voice(folder),
             plain_voice(folder, traced=False),
         ]
         with running(makers, folder) as targets:
             made = measure(targets, upstream, OWN_FIGURES, rounds)
     parts = ["### Frames of an upstream", grid(relayed), _ratios(relayed, (RELAY, REALTIME))]
-    return "\n\n".join([*parts, "### Frames that the program makes itself", grid(made), _ratios(made, (OWN,))])
+    return "\n\n".join([*parts, "### Frames that the program makes itself", grid(made), _ratios(made, tuple(voices))])
 
 
 def _ratios(results: Results, ours: Sequence[str]) -> str:

@@ -165,7 +165,7 @@ class Gateway:
             if len(request.text) > self.settings.limits.prompt_characters:
                 raise PayloadTooLarge(f"The text is longer than {self.settings.limits.prompt_characters} characters.")
             upstream = _upstream_speech(request, target)
-            return Plan(target, lambda: finished(synthesize(provider, upstream), lambda: len(request.text)))
+            return Plan(target, lambda: synthesize(provider, upstream))
 
         return self._stream(plan, wire)
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
+from gateway.cancels import Cancels
 from gateway.config import Kind, Limits
 from gateway.errors import Conflict, GatewayError, InternalError, NotFound, RateLimited
 from gateway.events import Failed, Finished, Started, StreamEvent
@@ -49,7 +50,7 @@ class Predictions:
         self._runs: dict[str, Run] = {}
         self._tasks, self._observing = Tasks(), Tasks()
         self._leases = Leases(store, RUN, abandoned=self._bury, lost=self._stop_lost)
-        self._obeying = asyncio.Event()
+        self._cancels = Cancels(store, channel_of(self._leases.worker), self._runs)
         self._refusal: GatewayError | None = None
         self._draining: asyncio.Task[None] | None = None
         self.observers: list[Observer] = []
@@ -61,13 +62,11 @@ class Predictions:
 
         While the store cannot be used predictions are refused, and everything else is served.
         """
-        self._tasks.start(self._obey())
         try:
             await self._leases.sweep()
         except GatewayError as error:
             log.error("there are no predictions now: %s", error.message)
         self._leases.start(self._tasks)
-        await self._obeying.wait()
         try:
             yield
         finally:
@@ -75,6 +74,7 @@ class Predictions:
             await self._observing.wait(TELL_SECONDS)
             await self._observing.aclose()
             await self._tasks.aclose()
+            await self._cancels.aclose()
             await self._leases.aclose()
 
     def drain(self) -> asyncio.Task[None]:
@@ -193,6 +193,7 @@ class Predictions:
         ttl = LONGEST_RUN + self._limits.prediction_ttl_seconds
         try:
             await asyncio.gather(
+                self._cancels.heard(),
                 self._leases.hold(prediction.id),
                 self._store.append(log_of(prediction.id), [encode_event(started)], after=0, ttl=ttl),
                 self._store.put(PREDICTION, prediction.id, dump(prediction.started()), owner=prediction.owner),
@@ -200,6 +201,7 @@ class Predictions:
         except GatewayError:
             del self._runs[prediction.id]
             self._leases.drop(prediction.id)
+            self._cancels.rest()
             raise
         self._tasks.start(self._run(run))
         self._observe(prediction)
@@ -217,6 +219,7 @@ class Predictions:
             del self._runs[id]
             self._leases.drop(id)
             run.done.set()
+            self._cancels.rest()
 
     async def _settle_soon(self, id: str, terminal: Finished | Failed, recorder: Recorder) -> None:
         """Settle as soon as the store answers. Raises GatewayError when it stays away."""
@@ -264,19 +267,6 @@ class Predictions:
     def _observe(self, prediction: Prediction) -> None:
         for observer in self.observers:
             self._observing.start(observer(prediction))
-
-    async def _obey(self) -> None:
-        """Stop the runs that other workers' clients cancel."""
-        while True:
-            try:
-                async with self._store.signals(channel_of(self._leases.worker)) as asked:
-                    self._obeying.set()
-                    async for id in asked:
-                        if (run := self._runs.get(id.decode())) is not None:
-                            run.stop()
-            except GatewayError:
-                self._obeying.set()
-                await asyncio.sleep(RETRY_SECONDS)
 
     async def _bury(self, id: str) -> None:
         """End a run whose worker is gone."""

@@ -9,21 +9,32 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
-from gateway.audio import render
+from gateway.audio import Renderer
+from gateway.bursts import Bursts
 from gateway.errors import GatewayError, InternalError, Truncated, Unsupported
-from gateway.events import AudioDelta, AudioEvent, AudioStart, Failed, Finished, StreamEvent, TextDelta
+from gateway.events import (
+    AudioDelta,
+    AudioEvent,
+    AudioStart,
+    Failed,
+    Finished,
+    FinishReason,
+    StreamEvent,
+    TextDelta,
+    Usage,
+)
 from gateway.feed import SpeechFeed
 from gateway.heard import HeardText
 from gateway.pieces import whole_pieces
 from gateway.ports import SpeechProvider
 from gateway.request import SpeechRequest
 from gateway.speaker import Speaker
-from gateway.streams import Patience
+from gateway.streams import EVENTS_PER_BREATH, Patience
 
 __all__ = ["HeardText", "SpeechFeed", "speak", "speak_feed", "synthesize"]
 
@@ -40,13 +51,15 @@ class _Closable(Protocol):
     async def aclose(self) -> None: ...
 
 
-def synthesize(provider: SpeechProvider, request: SpeechRequest) -> AsyncGenerator[AudioEvent, None]:
+def synthesize(provider: SpeechProvider, request: SpeechRequest) -> Bursts[AudioEvent | Finished]:
     """`request.text` as audio in `request.format`, in as few calls as the provider's limit allows, in order.
 
     Raises Unsupported when nothing in the text can be spoken, InvalidRequest for a format that cannot be made, and
     what the provider raises.
     """
-    return render(_voiced(provider, request), request.format)
+    way = _ShortWay(Renderer(request.format))
+    way.bursts = bursts = Bursts(_voiced(provider, request, way))
+    return bursts
 
 
 async def speak_feed(
@@ -97,17 +110,64 @@ async def speak(
         yield _counted(terminals[0], heard)
 
 
-async def _voiced(provider: SpeechProvider, request: SpeechRequest) -> AsyncGenerator[AudioEvent, None]:
+class _ShortWay:
+    """From a voice to who takes its audio, while the generators between the two are waited for."""
+
+    bursts: Bursts[AudioEvent | Finished]
+
+    def __init__(self, renderer: Renderer) -> None:
+        self.renderer = renderer
+
+    def ready(self) -> bool:
+        taker = self.bursts.taker
+        return taker is not None and self.renderer.is_quick and taker.ready()
+
+    def take(self, items: Sequence[AudioDelta]) -> None:
+        if (taker := self.bursts.taker) is not None:
+            for item in items:
+                taker.take(self.renderer.deltas(item))
+
+
+async def _voiced(
+    provider: SpeechProvider, request: SpeechRequest, way: _ShortWay
+) -> AsyncGenerator[Iterable[AudioEvent | Finished], None]:
     """One call after the other. No task and no queue: the text is there, so nothing can come between two frames."""
-    is_spoken = False
-    async with aclosing(whole_pieces(request.text, provider.limits.characters)) as pieces:
-        async for piece in pieces:
-            is_spoken = True
-            async with aclosing(provider.synthesize(replace(request, text=piece))) as audio:
-                async for event in audio:
-                    yield event
-    if not is_spoken:
+    pieces = 0
+    async with aclosing(whole_pieces(request.text, provider.limits.characters)) as texts:
+        async for text in texts:
+            pieces += 1
+            voice = provider.synthesize(replace(request, text=text))
+            async with aclosing(_rendered(voice, way)) as audio:
+                async for deltas in audio:
+                    yield deltas
+    if not pieces:
         raise Unsupported("The text has nothing that can be spoken: no letter and no digit.", param="input")
+    async with aclosing(way.renderer.close()) as last:
+        async for delta in last:
+            yield (delta,)
+    yield (Finished(FinishReason.STOP, Usage(characters=len(request.text))),)
+
+
+async def _rendered(
+    voice: AsyncGenerator[AudioEvent, None], way: _ShortWay
+) -> AsyncGenerator[Iterable[AudioEvent], None]:
+    """What `voice` says and has not gone the short way; closes it. A voice that pushes goes that way by itself."""
+    renderer, taken = way.renderer, 0
+    if isinstance(voice, Bursts):
+        voice.taker = way
+    async with aclosing(voice):
+        async for event in voice:
+            if not (isinstance(event, AudioDelta) and renderer.is_quick):
+                async with aclosing(renderer.feed(event)) as deltas:
+                    async for delta in deltas:
+                        yield (delta,)
+            elif not way.ready():
+                yield renderer.deltas(event)
+            else:
+                way.take((event,))
+                taken += 1
+                if not taken % EVENTS_PER_BREATH:
+                    await asyncio.sleep(0)
 
 
 async def _read_chat(

@@ -225,11 +225,11 @@ class EventStream(Generic[ProviderEventT]):
                 self.meter.delta()
             case AudioDelta(data=b"") | ReasoningDelta(text="", signature=None):
                 return False
-            case ReasoningDelta():
-                self.meter.delta()
             case AudioDelta():
                 self._demand(self._audio, "AudioDelta before AudioStart")
                 self.meter.audio()
+            case ReasoningDelta():
+                self.meter.delta()
             case ToolCallStart(index=index):
                 self._demand(index == self._tool_calls, "ToolCallStart out of order")
                 self._tool_calls += 1

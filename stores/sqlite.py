@@ -152,8 +152,7 @@ class SqliteStore:
 
     async def follow(self, log: str, after: int = 0) -> AsyncGenerator[tuple[int, bytes], None]:
         threads = await self._open()
-        await threads.watcher.ready()
-        with threads.watcher.follower(log) as follower:
+        async with threads.watcher.follower(log) as follower:
             reading = follow_log(lambda position: self.read(log, position, FOLLOW_ENTRIES), follower, after)
             async with aclosing(reading) as entries:
                 async for entry in entries:

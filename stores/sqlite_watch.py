@@ -1,7 +1,8 @@
 """Who waits for news, and how it reaches them: this process's own at once, another worker's by watching the file.
 
 SQLite has no notifications. One thread asks `PRAGMA data_version`, which reads a counter in shared memory, every 5 ms
-while something happens and every 50 ms when nothing does; it wakes only those whose log or channel has news.
+while something happens and every 50 ms when nothing does; it wakes only those whose log or channel has news. While
+nobody waits for any, it sleeps.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import queue
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from stores.following import Follower, Mailbox
 from stores.sqlite_threads import connect
 
 log = logging.getLogger("polywire")
+
+Waiter = TypeVar("Waiter", Follower, Mailbox)
 
 FASTEST = 0.005
 SLOWEST = 0.05
@@ -40,40 +45,28 @@ class Watcher:
         self._loop = asyncio.get_running_loop()
         self._followers: dict[str, list[Follower]] = {}
         self._subscribers: dict[str, list[Mailbox]] = {}
-        self._ready = asyncio.Event()
+        self._awake: asyncio.Event | None = None
+        self._orders: queue.SimpleQueue[asyncio.Event | None] = queue.SimpleQueue()
         self._ended = asyncio.Event()
+        self._seen: int | None = None
+        self._place = (0, 0)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="polywire-store-watch", daemon=True)
         self._thread.start()
 
-    async def ready(self) -> None:
-        """From here on nothing that another worker writes goes unnoticed."""
-        await self._ready.wait()
-
-    @contextmanager
-    def follower(self, name: str) -> Iterator[Follower]:
+    @asynccontextmanager
+    async def follower(self, name: str) -> AsyncIterator[Follower]:
         """Is told what is appended to the log `name` from now on."""
         follower = Follower()
-        self._followers.setdefault(name, []).append(follower)
-        try:
+        async with self._watching(self._followers, name, follower):
             yield follower
-        finally:
-            self._followers[name].remove(follower)
-            if not self._followers[name]:
-                del self._followers[name]
 
     @asynccontextmanager
     async def subscriber(self, channel: str) -> AsyncIterator[AsyncIterator[bytes]]:
         """The messages to `channel` from now on."""
-        await self.ready()
         mailbox = Mailbox()
-        self._subscribers.setdefault(channel, []).append(mailbox)
-        try:
+        async with self._watching(self._subscribers, channel, mailbox):
             yield mailbox.receive()
-        finally:
-            self._subscribers[channel].remove(mailbox)
-            if not self._subscribers[channel]:
-                del self._subscribers[channel]
 
     def appended(self, name: str, first: int, entries: Sequence[bytes], last: bool) -> None:
         """Entries were stored in the log `name`, the first of them at position `first`."""
@@ -88,8 +81,27 @@ class Watcher:
     async def aclose(self) -> None:
         """Stop watching."""
         self._stop.set()
+        self._orders.put(None)
         await self._ended.wait()
         self._thread.join()
+
+    @asynccontextmanager
+    async def _watching(self, waiting: dict[str, list[Waiter]], name: str, waiter: Waiter) -> AsyncIterator[None]:
+        """From here to the end of the block nothing that another worker writes goes unnoticed."""
+        waiting.setdefault(name, []).append(waiter)
+        if self._awake is None:
+            self._awake = asyncio.Event()
+            self._orders.put(self._awake)
+        try:
+            await self._awake.wait()
+            yield
+        finally:
+            waiting[name].remove(waiter)
+            if not waiting[name]:
+                del waiting[name]
+            if not (self._followers or self._subscribers):
+                self._awake = None
+                self._orders.put(None)
 
     def _work(self) -> None:
         connection = connect(self._path)
@@ -100,22 +112,44 @@ class Watcher:
             self._loop.call_soon_threadsafe(self._ended.set)
 
     def _watch(self, connection: sqlite3.Connection) -> None:
-        entries, signals = _latest(connection)
-        self._loop.call_soon_threadsafe(self._ready.set)
-        seen, pause = None, FASTEST
-        while not self._stop.wait(pause):
+        """Obey orders, and look for news between them: an event begins the watch, which sets it, and None ends it."""
+        pause: float | None = None
+        while not self._stop.is_set():
             try:
-                (version,) = connection.execute("PRAGMA data_version").fetchone()
-                if version == seen:
-                    pause = min(pause * SLOWING, SLOWEST)
-                    continue
-                reached = self._tell(connection, entries, signals)
-                # More may be there than one telling takes; then the next comes at once.
-                seen, pause = version if reached == (entries, signals) else None, FASTEST
-                entries, signals = reached
+                begun = self._orders.get(timeout=pause)
+            except queue.Empty:
+                pause = self._look(connection, pause or FASTEST)
+                continue
+            pause = None
+            if begun is not None and self._begin(connection):
+                pause = FASTEST
+                self._loop.call_soon_threadsafe(begun.set)
+
+    def _begin(self, connection: sqlite3.Connection) -> bool:
+        """Watch from where the store is now; whether that was found before the end."""
+        while not self._stop.is_set():
+            try:
+                self._seen, self._place = None, _latest(connection)
             except sqlite3.Error as error:
-                log.error("the store %s could not be watched: %s", self._path, error)
-                pause = SLOWEST
+                self._report(error)
+                self._stop.wait(SLOWEST)
+            else:
+                return True
+        return False
+
+    def _look(self, connection: sqlite3.Connection, pause: float) -> float:
+        """Tell what is new. Gives the seconds until the next look."""
+        try:
+            (version,) = connection.execute("PRAGMA data_version").fetchone()
+            if version == self._seen:
+                return min(pause * SLOWING, SLOWEST)
+            reached = self._tell(connection, *self._place)
+            # More may be there than one telling takes; then the next comes at once.
+            self._seen, self._place = version if reached == self._place else None, reached
+        except sqlite3.Error as error:
+            self._report(error)
+            return SLOWEST
+        return FASTEST
 
     def _tell(self, connection: sqlite3.Connection, entries: int, signals: int) -> tuple[int, int]:
         """Tell the event loop what other processes wrote after `entries` and `signals`; gives how far that reached."""
@@ -138,6 +172,9 @@ class Watcher:
             self.appended(name, position, (bytes.fromhex(value),), bool(last))
         for channel, message in messages:
             self.deliver(channel, message)
+
+    def _report(self, error: sqlite3.Error) -> None:
+        log.error("the store %s could not be watched: %s", self._path, error)
 
 
 def _latest(connection: sqlite3.Connection) -> tuple[int, int]:

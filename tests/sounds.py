@@ -9,7 +9,10 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from gateway.events import AudioDelta, AudioEvent, AudioFormat, AudioStart
+from gateway.events import AudioDelta, AudioEvent, AudioFormat, AudioStart, Finished
+from gateway.ports import SpeechLimits
+from gateway.request import SpeechRequest
+from gateway.speech import synthesize
 
 Samples = npt.NDArray[np.int16]
 
@@ -36,15 +39,41 @@ async def voice(pieces: Iterable[bytes], rate: int = 24_000) -> AsyncGenerator[A
         yield AudioDelta(piece)
 
 
-async def heard(events: AsyncIterator[AudioEvent]) -> tuple[AudioFormat, list[bytes]]:
-    """The one format and the deltas of `events`."""
+async def heard(events: AsyncIterator[AudioEvent | Finished]) -> tuple[AudioFormat, list[bytes]]:
+    """The one format and the deltas of `events`, which end as they ought to."""
     first = await anext(events)
     assert isinstance(first, AudioStart)
     deltas = []
     async for event in events:
+        if isinstance(event, Finished):
+            break
         assert isinstance(event, AudioDelta)
         deltas.append(event.data)
+    assert not [event async for event in events]
     return first.format, deltas
+
+
+def render(
+    source: AsyncGenerator[AudioEvent, None], wanted: AudioFormat
+) -> AsyncGenerator[AudioEvent | Finished, None]:
+    """What a voice that gives `source` is heard as in the `wanted` format."""
+    return synthesize(Given(source), SpeechRequest("voice", "Hello.", format=wanted))
+
+
+class Given:
+    """A voice that gives what it was given."""
+
+    name = "given"
+    limits = SpeechLimits(characters=100)
+
+    def __init__(self, source: AsyncGenerator[AudioEvent, None]) -> None:
+        self._source = source
+
+    def synthesize(self, request: SpeechRequest) -> AsyncGenerator[AudioEvent, None]:
+        return self._source
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
 
 
 def decoded(data: bytes) -> tuple[int, Samples]:

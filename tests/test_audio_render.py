@@ -9,11 +9,11 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 
-from gateway.audio import LARGEST_DELTA, Renderer, content_type, render
+from gateway.audio import LARGEST_DELTA, Renderer, content_type
 from gateway.errors import InvalidRequest, Unsupported, UpstreamError
 from gateway.events import AudioDelta, AudioEvent, AudioFormat, AudioStart, Encoding
 from gateway.wav import wav_header
-from tests.sounds import Samples, cut, decoded, heard, largest_step, tone, voice
+from tests.sounds import Samples, cut, decoded, heard, largest_step, render, tone, voice
 
 RATES = [8_000, 16_000, 22_050, 24_000, 44_100, 48_000]
 ODD = [3, 5, 1, 7]

@@ -72,8 +72,12 @@ class Outbox:
 
     def put(self, message: dict[str, Any] | bytes) -> None:
         """Send JSON or audio by the short way, while `ready`."""
-        if self._way is not None:
-            self._way.put(*_frame(message))
+        if self._way is None:
+            return
+        if isinstance(message, bytes):
+            self._way.put(BINARY, message)
+        else:
+            self._way.put(TEXT, encode(message).encode())
 
     async def _send_in_turn(self, message: Message) -> None:
         self._waiting += 1
@@ -93,10 +97,6 @@ class Outbox:
         except (Waited, *LEFT) as error:
             self.gone()
             raise PeerGone from error
-
-
-def _frame(message: dict[str, Any] | bytes) -> tuple[int, bytes]:
-    return (BINARY, message) if isinstance(message, bytes) else (TEXT, encode(message).encode())
 
 
 def encode(message: dict[str, Any]) -> str:

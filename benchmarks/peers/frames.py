@@ -10,6 +10,7 @@ from array import array
 from collections.abc import AsyncGenerator
 
 DIGITS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+PAIRS = [bytes((high, low)) for high in DIGITS for low in DIGITS]
 FRAME_SECONDS = 0.02
 _noise = random.Random(7)  # noqa: S311 - a sound, not a secret
 _samples = (int(6000 * math.sin(place / 12)) + _noise.randrange(-600, 600) for place in range(480 - 8))
@@ -22,14 +23,26 @@ async def frames() -> AsyncGenerator[bytes, None]:
     due, number = time.monotonic(), 0
     while True:
         await asyncio.sleep(due - time.monotonic())
-        yield mark(due, number) + SOUND
+        yield marked(due, number)
         due, number = due + FRAME_SECONDS, number + 1
 
 
-def mark(due: float, number: int) -> bytes:
-    """The referee's mark: a tilde, the time that it was due in nanoseconds and its number, both in base 64."""
-    return b"~" + _digits(int(due * 1e9), 11) + _digits(number, 4)
+def marked(due: float, number: int) -> bytes:
+    """A frame with the referee's mark: a tilde, the time that it was due in nanoseconds and its number, in base 64.
 
-
-def _digits(value: int, count: int) -> bytes:
-    return bytes(DIGITS[value >> 6 * place & 63] for place in reversed(range(count)))
+    All voices pay for it, so it is made by table: digit by digit it took a fifth of a frame's time.
+    """
+    at, pairs = int(due * 1e9), PAIRS
+    return b"".join(
+        (
+            b"~A",
+            pairs[at >> 48 & 4095],
+            pairs[at >> 36 & 4095],
+            pairs[at >> 24 & 4095],
+            pairs[at >> 12 & 4095],
+            pairs[at & 4095],
+            pairs[number >> 12 & 4095],
+            pairs[number & 4095],
+            SOUND,
+        )
+    )

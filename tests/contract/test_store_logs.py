@@ -143,6 +143,22 @@ async def test_signals_reach_every_subscriber_of_the_channel_only(store: Store, 
     await store.signal("mine", b"nobody listens")
 
 
+async def test_readers_that_come_and_go_miss_nothing(store: Store, another: OpenStore) -> None:
+    writer = await another()
+
+    async def write() -> None:
+        for number in range(1, 301):
+            await writer.append("log", [b"%d" % number], last=number == 300)
+
+    writing, got = asyncio.create_task(write()), [0]
+    async with asyncio.timeout(20):
+        while got[-1] < 300:
+            async with aclosing(store.follow("log", got[-1])) as following:
+                got.append((await anext(following))[0])
+    assert got == list(range(301))
+    await writing
+
+
 async def test_a_signal_to_an_idle_worker_takes_less_than_a_tenth_of_a_second(store: Store, another: OpenStore) -> None:
     async with (await another()).signals("cancel") as messages:
         waits = []

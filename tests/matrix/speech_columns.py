@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from adapters.scripted import ScriptedSpeech
-from gateway.audio import render
 from gateway.config import ProviderRow, Settings
 from gateway.events import AudioDelta, AudioEvent, AudioFormat, AudioStart
 from gateway.request import SpeechRequest
@@ -19,6 +18,7 @@ from tests.matrix.column import BEHAVIOURS, CANCEL, CUT, FIRST, TEXT, Column
 from tests.matrix.columns import REFUSALS, model_rows, plain, upstream
 from tests.matrix.scripts import script, seen_by
 from tests.running import Service
+from tests.sounds import render
 from tests.test_embedded_service import transcript, words
 from tests.upstreams.byte_server import Act, ByteServer
 

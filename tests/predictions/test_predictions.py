@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from adapters.scripted import Silence
-from gateway import leases
+from gateway import cancels, leases
 from gateway.errors import GatewayError, NotFound, RateLimited, UpstreamError
 from gateway.events import (
     Failed,
@@ -118,6 +119,26 @@ async def test_a_cancel_reaches_the_other_worker_within_a_tenth_of_a_second(work
         waits.append(time.monotonic() - began)
     assert sorted(waits)[0] < 0.1
     assert one.provider.opened == one.provider.closed == 3
+
+
+async def test_a_worker_that_rested_hears_of_cancels_again(
+    workers: OpenWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancels, "REST_SECONDS", 0.0)
+    one, two = await workers(SCRIPTS), await workers(SCRIPTS)
+    for _ in range(3):
+        prediction = await create(one, "silent")
+        assert (await two.predictions.cancel(prediction.id, "me")).status is Status.CANCELLED
+        await eventually(partial(all_rest, one))
+
+
+async def all_rest(worker: Worker) -> bool:
+    """Whether nothing of predictions is at work, and nothing watches the store for it."""
+    watching = [thread.ident for thread in threading.enumerate() if thread.name == "polywire-store-watch"]
+    clocks = [time.pthread_getcpuclockid(thread) for thread in watching if thread is not None]
+    before = [time.clock_gettime_ns(clock) for clock in clocks]
+    await asyncio.sleep(0.2)
+    return not await at_work(worker) and before == [time.clock_gettime_ns(clock) for clock in clocks]
 
 
 async def test_a_cancel_before_the_work_begins_opens_nothing(workers: OpenWorker) -> None:

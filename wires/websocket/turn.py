@@ -23,6 +23,7 @@ class Turn:
         self.ended = False
         self.task: asyncio.Task[None] | None = None
         self._outbox = outbox
+        self.ready = outbox.ready
         self._encoder = FrameEncoder(request_id)
         self._bare = bare
         self._seq = 0
@@ -47,13 +48,13 @@ class Turn:
             for frame in self._frames(event):
                 await self._put(frame)
 
-    def ready(self) -> bool:
-        """Whether events may be sent while the turn's task sleeps."""
-        return self._outbox.ready()
-
     def take(self, items: Sequence[StreamEvent]) -> None:
         """Send events, none of them the last one, while `ready`."""
         for event in items:
+            if isinstance(event, AudioDelta):
+                self._first_audio = self._first_audio or time.perf_counter()
+                self._outbox.put(event.data)
+                continue
             for frame in self._frames(event):
                 if (message := self._message(frame)) is not None:
                     self._outbox.put(message)

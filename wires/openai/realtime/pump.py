@@ -141,6 +141,9 @@ class Pump:
         listens = []
         for item in self._session.out.take():
             match item:
+                case dict() if not self._queue and self._outbox.ready():
+                    # Nothing waits that it could overtake, so the writer need not be woken for it.
+                    self._outbox.put(item)
                 case dict() | HangUp():
                     self._queue.append(item)
                 case Listen():
