@@ -9,9 +9,10 @@ import re
 
 EMOJI_CHARACTERS = (
     "\u200d\u20e3\ufe0e\ufe0f\u2194-\u2199\u21a9\u21aa\u231a\u231b\u2328\u23cf\u23e9-\u23fa\u24c2\u25aa\u25ab\u25b6\u25c0"
-    "\u25fb-\u25fe\u2600-\u27bf\u2934\u2935\u2b00-\u2bff\u3030\u303d\u3297\u3299"
-    "\U0001f000-\U0001faff\U000e0020-\U000e007f"
+    "\u25fb-\u25fe\u2600-\u2775\u2794-\u27bf\u2934\u2935\u2b00-\u2bff\u3030\u303d\u3297\u3299"
+    "\U0001f000-\U0001f0ff\U0001f10d-\U0001faff\U000e0020-\U000e007f"
 )
+"""Without the numbers among them, such as \u2776 and \U0001f101: those are said."""
 EMOJI = re.compile(f"[{EMOJI_CHARACTERS}]+")
 ZERO_WIDTH_JOINER = "\u200d"
 

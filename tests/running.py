@@ -83,7 +83,8 @@ class Service:
 
     def workers(self) -> list[psutil.Process]:
         """The worker processes."""
-        return [process for process in self.processes()[1:] if "worker" in " ".join(process.cmdline())]
+        children = psutil.Process(self.process.pid).children()
+        return [process for process in children if "worker" in " ".join(process.cmdline())]
 
     def kill(self) -> None:
         """End all its processes without a warning."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
+import pytest
+import uvicorn
 from bentoml._internal.server.http.traffic import TimeoutMiddleware
 from starlette.types import Message, Receive, Scope, Send
 
-from wires.frameworks import tune
+from wires.frameworks import LISTENERS, _listen, tune
 
 
 async def test_a_request_leaves_no_timer_behind() -> None:
@@ -28,3 +31,22 @@ async def test_a_request_leaves_no_timer_behind() -> None:
     await TimeoutMiddleware(app, timeout=60)({"type": "http"}, receive, send)
     assert [message["status"] for message in answered] == [200]
     assert len(getattr(loop, "_scheduled", ())) == before
+
+
+async def test_no_listener_waits_within_accept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that did would hold up its worker's loop whenever another worker was quicker."""
+    listening: list[socket.socket] = []
+
+    async def startup(self: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        listening.extend(sockets)
+
+    monkeypatch.setattr("wires.frameworks._startup", startup)
+    with socket.create_server(("127.0.0.1", 0)) as given:
+        await _listen(uvicorn.Server(uvicorn.Config(_listen)), [given])
+        assert len(listening) == LISTENERS
+        for listener in listening:
+            assert not listener.getblocking()
+            with pytest.raises(BlockingIOError):
+                listener.accept()
+        for copy in listening[1:]:
+            copy.close()

@@ -32,6 +32,9 @@ def tune() -> None:
 
 async def _listen(self: uvicorn.Server, sockets: list[socket.socket] | None = None) -> None:
     """Listen `LISTENERS` times at each socket."""
+    for one in sockets or ():
+        # All workers share one open file, and a copy takes over what this object believes: a socket that blocks.
+        one.setblocking(False)
     await _startup(self, sockets and [*sockets, *(one.dup() for one in sockets * (LISTENERS - 1))])
 
 

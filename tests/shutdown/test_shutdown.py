@@ -206,11 +206,12 @@ async def test_every_worker_drains_without_the_servers_own_bound(tmp_path_factor
         kinds = ("generate", "openai chat", "ws, chat")
         clients = [client for _ in range(8) for client in every_kind(service, http) if client.kind in kinds]
         tasks = await started(clients)
+        workers = service.workers()
         async with watching_the_machine() as machine:
             began = time.monotonic()
             service.process.send_signal(signal.SIGTERM)
             # A service manager tells the workers as well.
-            for worker in service.workers():
+            for worker in workers:
                 os.kill(worker.pid, signal.SIGTERM)
             seen = await asyncio.gather(*tasks)
             assert seen == [client.sees for client in clients]
