@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,7 +17,7 @@ import msgspec
 from adapters.chat_completions import ChatCompletionDecoder, stream_error
 from adapters.http import LONGEST_BODY, HttpUpstream, read_piece
 from adapters.provider_events import completed_events
-from adapters.shortcut import Shortcut, shortened
+from adapters.shortcut import Shortcut
 from gateway.config import ProviderRow
 from gateway.errors import UpstreamError
 from gateway.events import Delta, Finished
@@ -28,16 +27,6 @@ DRAIN_SECONDS = 0.05
 """How long the body's end is waited for after `[DONE]`, so that the connection can be used again."""
 
 
-def stream_chat(
-    upstream: HttpUpstream, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
-) -> AsyncGenerator[Delta | Finished, None]:
-    """The events of `POST path` with `body`. Closing the generator closes the connection.
-
-    Raises GatewayError; Truncated when the body ends without `[DONE]` or a finish reason.
-    """
-    return shortened(partial(read_chat, upstream, path, body, headers or {}))
-
-
 async def read_chat(
     upstream: HttpUpstream,
     path: str,
@@ -45,7 +34,11 @@ async def read_chat(
     headers: Mapping[str, str],
     shortcut: Shortcut[Delta | Finished],
 ) -> AsyncGenerator[Iterable[Delta | Finished], None]:
-    """The same, the events of each read of the body together."""
+    """The events of `POST path` with `body`, those of each read of the answer together; the rest of them go past.
+
+    Closing it closes the connection. Raises GatewayError; Truncated when the body ends without `[DONE]` or a finish
+    reason.
+    """
     decoder = ChatCompletionDecoder(upstream.row)
     head = {**headers, "content-type": "application/json", "accept": "text/event-stream"}
     async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=head) as response:
