@@ -42,6 +42,10 @@ def read_at_once() -> None:
 @contextmanager
 def taking(response: ClientResponse, take: Take) -> Iterator[None]:
     """Within the block, what arrives while the body of `response` is waited for is offered to `take` first."""
+    if response.content.is_eof():
+        # Nothing more arrives; and the reader of an answer that can have no body has no connection.
+        yield
+        return
     state = vars(response.content._protocol)
     state[TAKING] = _Taking(response.content, take, plain="content-encoding" not in response.headers)
     try:

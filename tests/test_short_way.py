@@ -16,11 +16,11 @@ from starlette.types import Message
 from adapters.openai_chat import OpenAIChat
 from adapters.resuming import whole_chunks
 from gateway.config import Limits, ProviderRow, Settings
-from gateway.errors import InternalError
+from gateway.errors import InternalError, Truncated
 from gateway.request import ChatRequest, Role, text_message
 from gateway.streams import EventStream, Patience, open_stream
 from gateway.telemetry import Meter
-from tests.upstreams.byte_server import Act, Answer, ByteServer
+from tests.upstreams.byte_server import Act, Answer, ByteServer, Framing
 from tests.upstreams.openai_streams import DONE, chunk
 from wires.base import SHORT_WAY, StreamResponse
 from wires.openai.chat import ChunkEncoder
@@ -216,6 +216,15 @@ def chunked(random: Random, body: bytes) -> bytes:
         digits = random.choice(("%x", "%X", "%04x", "%x;name=value")) % len(part)
         sent += digits.encode() + b"\r\n" + part + b"\r\n"
     return sent + b"0\r\n" + random.choice((b"", b"Trailer: 1\r\n")) + b"\r\n"
+
+
+@pytest.mark.parametrize("status", [200, 204])
+async def test_an_answer_without_a_body_is_truncated(status: int) -> None:
+    async with ByteServer({"*": Answer((), status, framing=Framing.LENGTH)}) as server:
+        provider = OpenAIChat(ProviderRow(name="up", type="openai", base_url=server.url), Settings())
+        with pytest.raises(Truncated):
+            await anext(provider.stream(REQUEST))
+        await provider.aclose()
 
 
 @pytest.mark.parametrize("seed", range(60))
