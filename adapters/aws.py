@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import aiohttp
 from botocore.auth import SigV4Auth
@@ -30,11 +30,11 @@ from yarl import URL
 from adapters.aws_failures import aws_failure, error_code, json_object
 from adapters.event_stream import Frame, FrameDecoder
 from adapters.http import HttpUpstream, retry_after
-from adapters.shortcut import Shortcut
+from adapters.shortcut import ChatBursts, ChatShortcut
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, UpstreamError
+from gateway.events import Delta
 
-Item = TypeVar("Item")
 Service = Literal["bedrock-runtime", "sagemaker-runtime", "polly"]
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
@@ -70,19 +70,19 @@ class AwsUpstream:
 
     async def read(
         self,
-        shortcut: Shortcut[Item],
+        shortcut: ChatShortcut,
         path: str,
         body: bytes,
-        decode: Callable[[Frame], Iterable[Item]],
+        decode: Callable[[Frame], Iterable[Delta]],
         headers: Mapping[str, str] | None = None,
-    ) -> AsyncGenerator[Iterable[Item], None]:
+    ) -> ChatBursts:
         """POST `body` and yield what `decode` makes of the event frames of each read of the answer, to its end.
 
         Raises GatewayError, as frames say too.
         """
         frames = FrameDecoder(self._row.name)
 
-        def decoded(piece: bytes) -> Iterator[Item]:
+        def decoded(piece: bytes) -> Iterator[Delta]:
             for frame in frames.feed(piece):
                 if frame.kind != "event":
                     raise self._frame_failure(frame)

@@ -6,7 +6,7 @@ profile or any ARN that Converse takes. Images travel as data: URLs only.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
 from urllib.parse import quote
@@ -16,7 +16,7 @@ import msgspec
 from adapters.aws import AwsUpstream
 from adapters.converse import converse_body
 from adapters.converse_stream import ConverseDecoder
-from adapters.shortcut import Shortcut, shortened
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.events import Delta, Finished
 from gateway.ports import Capabilities
@@ -38,9 +38,7 @@ class Bedrock:
     async def aclose(self) -> None:
         await self._upstream.aclose()
 
-    async def _reads(
-        self, request: ChatRequest, shortcut: Shortcut[Delta | Finished]
-    ) -> AsyncGenerator[Iterable[Delta | Finished], None]:
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
         body = msgspec.json.encode(converse_body(request))
         # An ARN holds `:` and `/`, which the signature wants encoded.
         path = f"/model/{quote(request.model, safe='')}/converse-stream"

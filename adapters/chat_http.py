@@ -6,7 +6,7 @@ The answer is server-sent events, JSON lines (LMI's default) or, from a server t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import aclosing
 from itertools import chain
 from typing import Any
@@ -17,7 +17,7 @@ import msgspec
 from adapters.chat_completions import ChatCompletionDecoder, stream_error
 from adapters.http import LONGEST_BODY, HttpUpstream, read_piece
 from adapters.provider_events import completed_events
-from adapters.shortcut import Shortcut
+from adapters.shortcut import ChatBursts, ChatShortcut
 from gateway.config import ProviderRow
 from gateway.errors import UpstreamError
 from gateway.events import Delta, Finished
@@ -32,8 +32,8 @@ async def read_chat(
     path: str,
     body: dict[str, Any],
     headers: Mapping[str, str],
-    shortcut: Shortcut[Delta | Finished],
-) -> AsyncGenerator[Iterable[Delta | Finished], None]:
+    shortcut: ChatShortcut,
+) -> ChatBursts:
     """The events of `POST path` with `body`, those of each read of the answer together; the rest of them go past.
 
     Closing it closes the connection. Raises GatewayError; Truncated when the body ends without `[DONE]` or a finish

@@ -7,7 +7,7 @@ a second one is refused with 409. A model without `@cog.streaming` answers 406 a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from adapters.cancelling import Cancellations
 from adapters.cog_events import CogDecoder
 from adapters.http import HttpUpstream, bearer, decode_json, error_body, error_for_response
 from adapters.replicate_input import input_schema, model_input
-from adapters.shortcut import Shortcut, shortened
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.errors import GatewayError, RateLimited, UpstreamError
 from gateway.events import Delta, Finished, FinishReason, TextDelta
@@ -55,9 +55,7 @@ class Cog:
         await self._cancellations.aclose()
         await self._upstream.aclose()
 
-    async def _reads(
-        self, request: ChatRequest, shortcut: Shortcut[Delta | Finished]
-    ) -> AsyncGenerator[Iterable[Delta | Finished], None]:
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
         body = msgspec.json.encode({"input": model_input(request, await self._input_schema())})
         # The id is ours, so the prediction can be cancelled before the server has said a word.
         path = f"/predictions/{uuid4().hex}"
@@ -77,9 +75,7 @@ class Cog:
                 self._cancellations.start(path, lambda: self._cancel(path))
         yield (Finished(FinishReason.STOP, decoder.usage),)
 
-    async def _texts(
-        self, path: str, body: bytes, decoder: CogDecoder, shortcut: Shortcut[Delta | Finished]
-    ) -> AsyncGenerator[Iterable[Delta | Finished], None]:
+    async def _texts(self, path: str, body: bytes, decoder: CogDecoder, shortcut: ChatShortcut) -> ChatBursts:
         for accept in (EVENT_STREAM, "application/json"):
             headers = {"content-type": "application/json", "accept": accept}
             async with self._upstream.send("PUT", path, body=body, headers=headers, accept_errors=True) as response:

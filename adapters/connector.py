@@ -6,7 +6,7 @@ refusal of it stays 401 or 403, and no key or header of ours ever goes along. Re
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from adapters.connector_call import Call, streamed_call, unstreamed_call
 from adapters.connector_errors import remote_failure, scrub
 from adapters.connector_resolver import PublicResolver
 from adapters.http import HttpUpstream, read
-from adapters.shortcut import Shortcut, shortened
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import CONNECTOR, ProviderRow, Settings
 from gateway.connector import Connector
 from gateway.errors import Forbidden, GatewayError, UpstreamError
@@ -60,9 +60,7 @@ class ConnectorChat:
         await self._public.aclose()
         await self._private.aclose()
 
-    async def _reads(
-        self, request: ChatRequest, shortcut: Shortcut[Delta | Finished]
-    ) -> AsyncGenerator[Iterable[Delta | Finished], None]:
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
         connector: Connector = request.options[CONNECTOR]
         with _remote_errors(connector):
             call = streamed_call(connector, request)

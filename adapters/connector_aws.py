@@ -5,7 +5,7 @@ botocore only signs here. Its credential chain is never asked: it would find key
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -20,10 +20,10 @@ from adapters.connector_call import Call
 from adapters.converse_stream import ConverseDecoder
 from adapters.event_stream import FrameDecoder
 from adapters.http import HttpUpstream
-from adapters.shortcut import Shortcut
+from adapters.shortcut import ChatBursts, ChatShortcut
 from gateway.connector import Connector
 from gateway.errors import InvalidRequest, UpstreamError
-from gateway.events import Delta, Finished
+from gateway.events import Delta
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 
@@ -43,9 +43,7 @@ def signed(connector: Connector, call: Call) -> Call:
     return replace(call, body=body, headers={**request.headers, "Accept-Encoding": "identity"})
 
 
-async def read_converse(
-    upstream: HttpUpstream, call: Call, shortcut: Shortcut[Delta | Finished]
-) -> AsyncGenerator[Iterable[Delta | Finished], None]:
+async def read_converse(upstream: HttpUpstream, call: Call, shortcut: ChatShortcut) -> ChatBursts:
     """The events of each read of a ConverseStream answer. Closing it closes the connection. Raises GatewayError."""
     row = upstream.row
     frames, decoder = FrameDecoder(row.name), ConverseDecoder(row.name)

@@ -5,7 +5,7 @@ The shipped model (SmolLM2 135M) shows that tokens stream; it knows little, spea
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -18,7 +18,7 @@ from adapters.chat_http import read_chat
 from adapters.http import HttpUpstream, error_for_response
 from adapters.local_child import LocalChild
 from adapters.local_folder import Address
-from adapters.shortcut import Shortcut, shortened
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.events import Delta, Finished
@@ -60,9 +60,7 @@ class LocalChat:
             self._upstream = self._address = None
         await self._child.aclose()
 
-    async def _reads(
-        self, request: ChatRequest, shortcut: Shortcut[Delta | Finished]
-    ) -> AsyncGenerator[Iterable[Delta | Finished], None]:
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
         body, begun = _body(request), False
 
         def begin(event: Delta | Finished) -> Delta | Finished:

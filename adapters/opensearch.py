@@ -24,7 +24,7 @@ from adapters.http import HttpUpstream, bearer, decode_json, error_body, retry_a
 from adapters.opensearch_answer import answer_events
 from adapters.opensearch_frames import PredictDecoder, error_parts, refusal
 from adapters.prompt import flatten
-from adapters.shortcut import Shortcut, shortened
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.errors import GatewayError, NotFound, UpstreamError, UpstreamTimeout
 from gateway.events import Delta, Finished, FinishReason, TextDelta
@@ -69,9 +69,7 @@ class OpenSearch:
     async def aclose(self) -> None:
         await self._upstream.aclose()
 
-    async def _reads(
-        self, request: ChatRequest, shortcut: Shortcut[Delta | Finished]
-    ) -> AsyncGenerator[Iterable[Delta | Finished], None]:
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
         path = model_path(request.model)
         body = msgspec.json.encode({"parameters": parameters(request, await self._interface(request))})
         try:
@@ -87,9 +85,7 @@ class OpenSearch:
         else:
             yield (Finished(FinishReason.STOP),)
 
-    async def _streamed(
-        self, path: str, body: bytes, shortcut: Shortcut[Delta | Finished]
-    ) -> AsyncGenerator[Iterable[Delta | Finished], None]:
+    async def _streamed(self, path: str, body: bytes, shortcut: ChatShortcut) -> ChatBursts:
         decoder, wait = PredictDecoder(self._row), WaitLimit()
 
         def decode(piece: bytes) -> Iterable[Delta]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from adapters.http import HttpUpstream, bearer, decode_json
 from adapters.replicate_events import ENDED, PredictionDecoder
 from adapters.replicate_input import input_schema, model_input, usage_of
 from adapters.replicate_target import Target, find_target, trusted
-from adapters.shortcut import Shortcut, shortened
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.errors import (
     GatewayError,
@@ -41,7 +41,6 @@ from gateway.ports import Capabilities
 from gateway.request import ChatRequest
 
 DEFAULT_BASE_URL = "https://api.replicate.com"
-Texts = Iterable[Delta | Finished]
 PREDICTION_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 RECONNECTS = 3
@@ -75,7 +74,7 @@ class Replicate:
         await asyncio.gather(*self._creating, return_exceptions=True)
         await self._upstream.aclose()
 
-    async def _reads(self, request: ChatRequest, shortcut: Shortcut[Delta | Finished]) -> AsyncGenerator[Texts, None]:
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
         target = find_target(request.model)
         values = model_input(request, await self._schema(target))
         body = {"input": values, "stream": True} | ({"version": target.version} if target.version else {})
@@ -130,15 +129,13 @@ class Replicate:
             )
         return prediction
 
-    def _texts(
-        self, prediction: dict[str, Any], decoder: PredictionDecoder, shortcut: Shortcut[Delta | Finished]
-    ) -> AsyncGenerator[Texts, None]:
+    def _texts(self, prediction: dict[str, Any], decoder: PredictionDecoder, shortcut: ChatShortcut) -> ChatBursts:
         stream_url = self._stream_url(prediction)
         if stream_url is None or prediction.get("status") in ENDED:
             return self._polled(prediction, decoder)
         return self._followed(stream_url, prediction["id"], decoder, shortcut)
 
-    async def _polled(self, prediction: dict[str, Any], decoder: PredictionDecoder) -> AsyncGenerator[Texts, None]:
+    async def _polled(self, prediction: dict[str, Any], decoder: PredictionDecoder) -> ChatBursts:
         """The growth of the prediction's output until it ends."""
         while True:
             if text := decoder.catch_up(prediction):
@@ -149,8 +146,8 @@ class Replicate:
             prediction = await self._prediction(prediction["id"])
 
     async def _followed(
-        self, url: str, prediction_id: str, decoder: PredictionDecoder, shortcut: Shortcut[Delta | Finished]
-    ) -> AsyncGenerator[Texts, None]:
+        self, url: str, prediction_id: str, decoder: PredictionDecoder, shortcut: ChatShortcut
+    ) -> ChatBursts:
         """The event stream until `done`, opened again where it was cut while the prediction runs."""
         while True:
             async with aclosing(self._connection(url, decoder, shortcut)) as bursts:
@@ -172,9 +169,7 @@ class Replicate:
             if not decoder.resumable or decoder.cuts_in_a_row > RECONNECTS:
                 raise decoder.truncated()
 
-    async def _connection(
-        self, url: str, decoder: PredictionDecoder, shortcut: Shortcut[Delta | Finished]
-    ) -> AsyncGenerator[Texts, None]:
+    async def _connection(self, url: str, decoder: PredictionDecoder, shortcut: ChatShortcut) -> ChatBursts:
         """The text of one connection to the event stream; it ends silently when the connection does."""
         headers = {"accept": "text/event-stream", "cache-control": "no-store", "accept-encoding": "identity"}
         if decoder.last_id is not None:

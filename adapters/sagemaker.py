@@ -16,7 +16,7 @@ import msgspec
 from adapters.aws import AwsUpstream
 from adapters.event_stream import Frame
 from adapters.sagemaker_dialects import BODIES, ContainerDecoder
-from adapters.shortcut import Shortcut, shortened
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.events import Delta, Finished
 from gateway.ports import Capabilities
@@ -39,9 +39,7 @@ class SageMaker:
     async def aclose(self) -> None:
         await self._upstream.aclose()
 
-    async def _reads(
-        self, request: ChatRequest, shortcut: Shortcut[Delta | Finished]
-    ) -> AsyncGenerator[Iterable[Delta | Finished], None]:
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
         dialect = request.options.get("dialect") or self._row.dialect or "openai"
         body = msgspec.json.encode(BODIES[dialect](request))
         endpoint, _, component = request.model.partition("/")

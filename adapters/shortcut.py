@@ -14,6 +14,7 @@ from aiohttp import ClientResponse
 from adapters.http import LARGEST_PIECE, read_piece
 from adapters.resuming import taking
 from gateway.bursts import Bursts, failing
+from gateway.events import Delta, Finished
 
 Item = TypeVar("Item")
 
@@ -64,6 +65,10 @@ class Shortcut(Generic[Item]):
         except Exception as error:
             self._left = chain(items, failing(error))
         return self._left is None
+
+
+ChatShortcut = Shortcut[Delta | Finished]
+ChatBursts = AsyncGenerator[Iterable[Delta | Finished], None]
 
 
 def shortened(reads: Callable[[Shortcut[Item]], AsyncGenerator[Iterable[Item], None]]) -> Bursts[Item]:
