@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.events import Failed, Finished, StreamEvent, TextDelta
+from tests.contract import connector_entry
 from tests.contract.entry import CANARY, ProviderEntry, Running
 from tests.contract.providers import ENTRIES
 from tests.contract.reading import PATIENCE, SOON, opened
@@ -121,8 +122,23 @@ async def test_a_failure_in_the_piece_of_a_text_is_told_as_ever(entry: ProviderE
     assert hand.text == "".join(WORDS[:6])
     assert isinstance(hand.last, Failed)
     assert hand.last.error.status == 502
-    assert CANARY not in hand.last.error.message
     assert "short" in hand.ways
+
+
+@pytest.mark.parametrize("most", [1_000, 0], ids=["short", "long"])
+async def test_a_connectors_key_is_kept_out_of_a_failure_that_comes_with_text(most: int) -> None:
+    hand = Hand(most)
+    async with connector_entry.ENTRY.start(Scenario(pieces=WORDS, pause=PAUSE, pieces_before=6, then=b"")) as running:
+        assert running.upstream is not None
+        *before, text, _ = running.upstream.answer.steps
+        assert isinstance(text, bytes)
+        failure = f'data: {{"error":{{"message":"No such key {CANARY}","type":"server_error"}}}}\n\n'.encode()
+        running.upstream.answer_with(replace(running.upstream.answer, steps=[*before, text + failure]))
+        await listen(running, hand)
+    assert hand.text == "".join(WORDS[:6])
+    assert isinstance(hand.last, Failed)
+    assert "No such key" in hand.last.error.message
+    assert CANARY not in hand.last.error.message
 
 
 @all_upstreams
