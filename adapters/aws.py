@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,9 +29,11 @@ from yarl import URL
 
 from adapters.aws_failures import aws_failure, error_code, json_object
 from adapters.event_stream import Frame, FrameDecoder
-from adapters.http import HttpUpstream, read, retry_after
+from adapters.http import HttpUpstream, retry_after
+from adapters.shortcut import ChatBursts, ChatShortcut
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, UpstreamError
+from gateway.events import Delta
 
 Service = Literal["bedrock-runtime", "sagemaker-runtime", "polly"]
 
@@ -66,20 +68,32 @@ class AwsUpstream:
         self._reached: tuple[Account, HttpUpstream] | None = None
         self._secrets: tuple[str, ...] = ()
 
-    async def frames(
-        self, path: str, body: bytes, headers: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[Frame, None]:
-        """POST `body` and yield the event frames of the answer to its end. Raises GatewayError, as frames say too."""
-        decoder = FrameDecoder(self._row.name)
+    async def read(
+        self,
+        shortcut: ChatShortcut,
+        path: str,
+        body: bytes,
+        decode: Callable[[Frame], Iterable[Delta]],
+        headers: Mapping[str, str] | None = None,
+    ) -> ChatBursts:
+        """POST `body` and yield what `decode` makes of the event frames of each read of the answer, to its end.
+
+        Raises GatewayError, as frames say too.
+        """
+        frames = FrameDecoder(self._row.name)
+
+        def decoded(piece: bytes) -> Iterator[Delta]:
+            for frame in frames.feed(piece):
+                if frame.kind != "event":
+                    raise self._frame_failure(frame)
+                yield from decode(frame)
+
         async with self.post(path, body, headers) as response:
             self.demand_type(response, EVENT_STREAM)
-            async with aclosing(read(response, self._row)) as pieces:
-                async for data in pieces:
-                    for frame in decoder.feed(data):
-                        if frame.kind != "event":
-                            raise self._frame_failure(frame)
-                        yield frame
-            decoder.end()
+            async with aclosing(shortcut.read(response, decoded)) as bursts:
+                async for burst in bursts:
+                    yield burst
+            frames.end()
 
     @asynccontextmanager
     async def post(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from adapters.aws import AwsUpstream
 from adapters.converse import converse_body
 from adapters.converse_stream import ConverseDecoder
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.events import Delta, Finished
 from gateway.ports import Capabilities
@@ -30,16 +32,18 @@ class Bedrock:
         self.name = row.name
         self._upstream = AwsUpstream(row, "bedrock-runtime")
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+    def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+        return shortened(partial(self._reads, request))
+
+    async def aclose(self) -> None:
+        await self._upstream.aclose()
+
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
         body = msgspec.json.encode(converse_body(request))
         # An ARN holds `:` and `/`, which the signature wants encoded.
         path = f"/model/{quote(request.model, safe='')}/converse-stream"
         decoder = ConverseDecoder(self.name)
-        async with aclosing(self._upstream.frames(path, body)) as frames:
-            async for frame in frames:
-                for delta in decoder.feed(frame):
-                    yield delta
-        yield decoder.finish()
-
-    async def aclose(self) -> None:
-        await self._upstream.aclose()
+        async with aclosing(self._upstream.read(shortcut, path, body, decoder.feed)) as bursts:
+            async for burst in bursts:
+                yield burst
+        yield (decoder.finish(),)

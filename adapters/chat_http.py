@@ -6,19 +6,18 @@ The answer is server-sent events, JSON lines (LMI's default) or, from a server t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import aclosing
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any
 
 import aiohttp
 import msgspec
 
 from adapters.chat_completions import ChatCompletionDecoder, stream_error
-from adapters.http import LARGEST_PIECE, LONGEST_BODY, HttpUpstream, read_piece
+from adapters.http import LONGEST_BODY, HttpUpstream, read_piece
 from adapters.provider_events import completed_events
-from adapters.resuming import taking
-from gateway.bursts import Bursts
+from adapters.shortcut import ChatBursts, ChatShortcut
 from gateway.config import ProviderRow
 from gateway.errors import UpstreamError
 from gateway.events import Delta, Finished
@@ -28,75 +27,35 @@ DRAIN_SECONDS = 0.05
 """How long the body's end is waited for after `[DONE]`, so that the connection can be used again."""
 
 
-def stream_chat(
-    upstream: HttpUpstream, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None
-) -> AsyncGenerator[Delta | Finished, None]:
-    """The events of `POST path` with `body`. Closing the generator closes the connection.
+async def read_chat(
+    upstream: HttpUpstream,
+    path: str,
+    body: dict[str, Any],
+    headers: Mapping[str, str],
+    shortcut: ChatShortcut,
+) -> ChatBursts:
+    """The events of `POST path` with `body`, those of each read of the answer together; the rest of them go past.
 
-    Raises GatewayError; Truncated when the body ends without `[DONE]` or a finish reason.
+    Closing it closes the connection. Raises GatewayError; Truncated when the body ends without `[DONE]` or a finish
+    reason.
     """
-    shortcut = _Shortcut(upstream.row)
-    shortcut.bursts = bursts = Bursts(_reads(upstream, path, body, headers or {}, shortcut))
-    return bursts
-
-
-async def _reads(
-    upstream: HttpUpstream, path: str, body: dict[str, Any], headers: Mapping[str, str], shortcut: _Shortcut
-) -> AsyncGenerator[Iterable[Delta | Finished], None]:
-    """The events of each read of the body."""
-    decoder = shortcut.decoder
+    decoder = ChatCompletionDecoder(upstream.row)
     head = {**headers, "content-type": "application/json", "accept": "text/event-stream"}
     async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=head) as response:
         piece = await read_piece(response)
         payloads = _reader(upstream.row, response.content_type, piece)
+        bursts = shortcut.read(
+            response, lambda piece: _events(decoder, payloads.feed(piece)), lambda: decoder.done, first=piece
+        )
         try:
-            with taking(response, partial(shortcut.take, payloads)):
-                while piece:
-                    yield shortcut.left() or _events(decoder, payloads.feed(piece))
-                    if decoder.done:
-                        return
-                    piece = await read_piece(response)
-            yield chain(_events(decoder, payloads.rest()), _finish(decoder))
+            async with aclosing(bursts):
+                async for burst in bursts:
+                    yield burst
+            if not decoder.done:
+                yield chain(_events(decoder, payloads.rest()), _finish(decoder))
         finally:
             if decoder.done:
                 await _drain(response)
-
-
-class _Shortcut:
-    """Gives the events of what arrives to the taker of `bursts`; what ends the stream is left for the generator."""
-
-    bursts: Bursts[Delta | Finished]
-
-    def __init__(self, row: ProviderRow) -> None:
-        self.decoder = ChatCompletionDecoder(row)
-        self._left: Iterator[Finished] | None = None
-
-    def take(self, payloads: Payloads, piece: bytes) -> bool:
-        """Whether all events of `piece` were taken; if not, the generator is woken with it."""
-        taker = self.bursts.taker
-        if taker is None or self._left is not None or len(piece) > LARGEST_PIECE or not taker.ready():
-            return False
-        deltas: list[Delta] = []
-        try:
-            try:
-                for payload in payloads.feed(piece):
-                    deltas += self.decoder.feed(payload)
-            finally:
-                taker.take(deltas)
-        except Exception as error:
-            self._left = map(_raise, (error,))
-        else:
-            if self.decoder.done:
-                self._left = iter((self.decoder.finish(),))
-        return self._left is None
-
-    def left(self) -> Iterator[Finished] | None:
-        """The stream's end, if it came by the short way: then the piece that is waited for was decoded already."""
-        return self._left
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error
 
 
 def _events(decoder: ChatCompletionDecoder, payloads: Iterable[bytes]) -> Iterator[Delta | Finished]:

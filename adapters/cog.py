@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -17,8 +18,9 @@ import msgspec
 
 from adapters.cancelling import Cancellations
 from adapters.cog_events import CogDecoder
-from adapters.http import HttpUpstream, bearer, decode_json, error_body, error_for_response, read
+from adapters.http import HttpUpstream, bearer, decode_json, error_body, error_for_response
 from adapters.replicate_input import input_schema, model_input
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.errors import GatewayError, RateLimited, UpstreamError
 from gateway.events import Delta, Finished, FinishReason, TextDelta
@@ -46,15 +48,22 @@ class Cog:
         self._cancellations = Cancellations(row)
         self._schema: Mapping[str, Any] | None = None
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+    def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+        return shortened(partial(self._reads, request))
+
+    async def aclose(self) -> None:
+        await self._cancellations.aclose()
+        await self._upstream.aclose()
+
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
         body = msgspec.json.encode({"input": model_input(request, await self._input_schema())})
         # The id is ours, so the prediction can be cancelled before the server has said a word.
         path = f"/predictions/{uuid4().hex}"
         decoder = CogDecoder(self._row)
         try:
-            async with aclosing(self._texts(path, body, decoder)) as texts:
-                async for text in texts:
-                    yield TextDelta(text)
+            async with aclosing(self._texts(path, body, decoder, shortcut)) as bursts:
+                async for burst in bursts:
+                    yield burst
         except GatewayError as error:
             if isinstance(error.__cause__, aiohttp.ClientConnectorError):
                 decoder.ended = True
@@ -64,13 +73,9 @@ class Cog:
         finally:
             if not decoder.ended:
                 self._cancellations.start(path, lambda: self._cancel(path))
-        yield Finished(FinishReason.STOP, decoder.usage)
+        yield (Finished(FinishReason.STOP, decoder.usage),)
 
-    async def aclose(self) -> None:
-        await self._cancellations.aclose()
-        await self._upstream.aclose()
-
-    async def _texts(self, path: str, body: bytes, decoder: CogDecoder) -> AsyncGenerator[str, None]:
+    async def _texts(self, path: str, body: bytes, decoder: CogDecoder, shortcut: ChatShortcut) -> ChatBursts:
         for accept in (EVENT_STREAM, "application/json"):
             headers = {"content-type": "application/json", "accept": accept}
             async with self._upstream.send("PUT", path, body=body, headers=headers, accept_errors=True) as response:
@@ -80,15 +85,16 @@ class Cog:
                     decoder.ended = True
                     raise await self._refusal(response)
                 if response.content_type != EVENT_STREAM:
-                    yield decoder.whole(await response.read())
+                    yield (TextDelta(decoder.whole(await response.read())),)
                     return
-                async with aclosing(read(response, self._row)) as pieces:
-                    async for piece in pieces:
-                        for text in decoder.feed(piece):
-                            yield text
-                        if decoder.ended:
-                            return
+                bursts = shortcut.read(
+                    response, lambda piece: map(TextDelta, decoder.feed(piece)), lambda: decoder.ended
+                )
+                async with aclosing(bursts):
+                    async for burst in bursts:
+                        yield burst
                 decoder.finish()
+                return
 
     async def _refusal(self, response: aiohttp.ClientResponse) -> GatewayError:
         if response.status == BUSY:

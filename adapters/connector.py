@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import Any
 
 from yarl import URL
 
-from adapters.chat_http import stream_chat
-from adapters.connector_aws import signed, stream_converse
+from adapters.chat_http import read_chat
+from adapters.connector_aws import read_converse, signed
 from adapters.connector_call import Call, streamed_call, unstreamed_call
 from adapters.connector_errors import remote_failure, scrub
 from adapters.connector_resolver import PublicResolver
 from adapters.http import HttpUpstream, read
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import CONNECTOR, ProviderRow, Settings
 from gateway.connector import Connector
 from gateway.errors import Forbidden, GatewayError, UpstreamError
@@ -42,18 +44,8 @@ class ConnectorChat:
         self._public = HttpUpstream(row, "", explain=remote_failure, resolver=PublicResolver())
         self._private = HttpUpstream(row, "", explain=remote_failure)
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
-        connector: Connector = request.options[CONNECTOR]
-        with _remote_errors(connector):
-            call = streamed_call(connector, request)
-            upstream = self._upstream(call.url)
-            if connector.protocol == "aws_sigv4":
-                source = stream_converse(upstream, signed(connector, call))
-            else:
-                source = stream_chat(upstream, call.url, call.payload, call.headers)
-            async with aclosing(source) as events:
-                async for event in events:
-                    yield event
+    def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+        return shortened(partial(self._reads, request))
 
     async def ask(self, connector: Connector, parameters: Mapping[str, str]) -> Any:
         """The remote answer as decoded JSON, or its text when it is none."""
@@ -67,6 +59,19 @@ class ConnectorChat:
     async def aclose(self) -> None:
         await self._public.aclose()
         await self._private.aclose()
+
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
+        connector: Connector = request.options[CONNECTOR]
+        with _remote_errors(connector):
+            call = streamed_call(connector, request)
+            upstream = self._upstream(call.url)
+            if connector.protocol == "aws_sigv4":
+                source = read_converse(upstream, signed(connector, call), shortcut)
+            else:
+                source = read_chat(upstream, call.url, call.payload, call.headers, shortcut)
+            async with aclosing(source) as bursts:
+                async for burst in bursts:
+                    yield burst
 
     def _upstream(self, url: str) -> HttpUpstream:
         """The session that may go to `url`. Raises InvalidRequest when a connector may not."""

@@ -5,7 +5,7 @@ botocore only signs here. Its credential chain is never asked: it would find key
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -19,10 +19,11 @@ from adapters.aws_failures import aws_failure, json_object
 from adapters.connector_call import Call
 from adapters.converse_stream import ConverseDecoder
 from adapters.event_stream import FrameDecoder
-from adapters.http import HttpUpstream, read
+from adapters.http import HttpUpstream
+from adapters.shortcut import ChatBursts, ChatShortcut
 from gateway.connector import Connector
 from gateway.errors import InvalidRequest, UpstreamError
-from gateway.events import Delta, Finished
+from gateway.events import Delta
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 
@@ -42,20 +43,23 @@ def signed(connector: Connector, call: Call) -> Call:
     return replace(call, body=body, headers={**request.headers, "Accept-Encoding": "identity"})
 
 
-async def stream_converse(upstream: HttpUpstream, call: Call) -> AsyncGenerator[Delta | Finished, None]:
-    """The events of a ConverseStream answer. Closing the generator closes the connection. Raises GatewayError."""
+async def read_converse(upstream: HttpUpstream, call: Call, shortcut: ChatShortcut) -> ChatBursts:
+    """The events of each read of a ConverseStream answer. Closing it closes the connection. Raises GatewayError."""
     row = upstream.row
     frames, decoder = FrameDecoder(row.name), ConverseDecoder(row.name)
+
+    def decode(piece: bytes) -> Iterator[Delta]:
+        for frame in frames.feed(piece):
+            if frame.kind != "event":
+                raise aws_failure(row, frame.name, json_object(frame.payload))
+            yield from decoder.feed(frame)
+
     url = URL(call.url, encoded=True)
     async with upstream.send("POST", url, body=call.body, headers=call.headers) as response:
         if not response.content_type.startswith(EVENT_STREAM):
             raise UpstreamError(f"The remote service answered with {response.content_type!r}, not {EVENT_STREAM!r}.")
-        async with aclosing(read(response, row)) as pieces:
-            async for data in pieces:
-                for frame in frames.feed(data):
-                    if frame.kind != "event":
-                        raise aws_failure(row, frame.name, json_object(frame.payload))
-                    for delta in decoder.feed(frame):
-                        yield delta
+        async with aclosing(shortcut.read(response, decode)) as bursts:
+            async for burst in bursts:
+                yield burst
         frames.end()
-    yield decoder.finish()
+    yield (decoder.finish(),)

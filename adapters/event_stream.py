@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
+from zlib import crc32
 
 from botocore.eventstream import EventStreamBuffer, EventStreamMessage, ParserError
 
@@ -19,6 +20,8 @@ LONGEST_FRAME = 8 * 1024 * 1024
 """Bytes. SageMaker bounds a whole answer at 6 MiB and Bedrock's frames are far smaller."""
 PRELUDE = 12
 SHORTEST_FRAME = PRELUDE + 4
+MOST_NAMES, LONGEST_HEADERS = 16, 512
+"""Of events whose headers are remembered, and their bytes; a stream has half a dozen of a hundred bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +40,38 @@ class FrameDecoder:
         self._provider = provider
         self._bytes = bytearray()
         self._buffer: EventStreamBuffer | None = None
+        self._names: dict[bytes, str] = {}
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """The frames that `data` completes, each before a fault in what follows it. Raises UpstreamError."""
         self._bytes += data
-        while (message := self._next()) is not None:
-            yield self._frame(message)
+        while True:
+            if (known := self._known()) is not None:
+                yield known
+            elif (message := self._next()) is not None:
+                yield self._frame(message)
+            else:
+                return
 
     def end(self) -> None:
         """Call at the body's end. Raises Truncated when it cut a frame."""
         if self._bytes:
             raise Truncated(f"Provider {self._provider!r} broke off inside a frame.", provider=self._provider)
+
+    def _known(self) -> Frame | None:
+        """An event whose headers are those of one before, as a token's are; anything else is botocore's to read."""
+        data = self._bytes
+        if self._buffer is not None or len(data) < SHORTEST_FRAME:
+            return None
+        total, size = int.from_bytes(data[:4], "big"), int.from_bytes(data[4:8], "big")
+        if not PRELUDE + size + 4 <= total <= min(len(data), LONGEST_FRAME):
+            return None
+        name = self._names.get(bytes(data[PRELUDE : PRELUDE + size]))
+        if name is None or not (_is_sound(data, 8) and _is_sound(data, total - 4)):
+            return None
+        payload = bytes(data[PRELUDE + size : total - 4])
+        del data[:total]
+        return Frame("event", name, payload)
 
     def _next(self) -> EventStreamMessage | None:
         if len(self._bytes) < PRELUDE:
@@ -60,7 +84,9 @@ class FrameDecoder:
                 # The usual case, whole frames in one read: one step of botocore's reader instead of two.
                 self._buffer = EventStreamBuffer()
                 self._buffer.add_data(bytes(self._bytes[:total]))
-                return self._taken(next(self._buffer), total)
+                message = next(self._buffer)
+                self._remember(message)
+                return self._taken(message, total)
             if self._buffer is None:
                 # The prelude's checksum is checked before its length is waited for.
                 self._buffer = EventStreamBuffer()
@@ -72,6 +98,11 @@ class FrameDecoder:
             return self._taken(next(self._buffer), total)
         except (ParserError, struct.error, UnicodeDecodeError, KeyError) as error:
             raise self._fault(f"a corrupted frame ({type(error).__name__})") from error
+
+    def _remember(self, message: EventStreamMessage) -> None:
+        size, headers = message.prelude.headers_length, message.headers
+        if headers.get(":message-type") == "event" and size <= LONGEST_HEADERS and len(self._names) < MOST_NAMES:
+            self._names[bytes(self._bytes[PRELUDE : PRELUDE + size])] = str(headers.get(":event-type", ""))
 
     def _taken(self, message: EventStreamMessage, size: int) -> EventStreamMessage:
         self._buffer = None
@@ -93,3 +124,9 @@ class FrameDecoder:
 
     def _fault(self, what: str) -> UpstreamError:
         return UpstreamError(f"Provider {self._provider!r} sent {what}.", provider=self._provider)
+
+
+def _is_sound(data: bytearray, end: int) -> bool:
+    """Whether the checksum that stands at `end` is that of all before it."""
+    with memoryview(data) as view:
+        return crc32(view[:end]) == int.from_bytes(view[end : end + 4], "big")

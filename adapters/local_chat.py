@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import aiohttp
 
 from adapters.chat_completions import chat_body
-from adapters.chat_http import stream_chat
+from adapters.chat_http import read_chat
 from adapters.http import HttpUpstream, error_for_response
 from adapters.local_child import LocalChild
 from adapters.local_folder import Address
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.events import Delta, Finished
@@ -49,27 +51,35 @@ class LocalChat:
         """Have the model loaded before the first request. Raises UpstreamUnavailable when it cannot be."""
         await self._child.address()
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
-        body = _body(request)
-        for attempt in range(1, ATTEMPTS + 1):
-            address = await self._child.address()
-            begun = False
-            try:
-                async with aclosing(stream_chat(await self._at(address), "/chat/completions", body)) as events:
-                    async for event in events:
-                        begun = True
-                        yield event
-                return
-            except GatewayError as error:
-                if begun or attempt == ATTEMPTS or not isinstance(error.__cause__, aiohttp.ClientError | OSError):
-                    raise
-                await self._child.gone(address, DEATH_SECONDS)
+    def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+        return shortened(partial(self._reads, request))
 
     async def aclose(self) -> None:
         if self._upstream is not None:
             await self._upstream.aclose()
             self._upstream = self._address = None
         await self._child.aclose()
+
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
+        body, begun = _body(request), False
+
+        def begin(event: Delta | Finished) -> Delta | Finished:
+            nonlocal begun
+            begun = True
+            return event
+
+        for attempt in range(1, ATTEMPTS + 1):
+            address = await self._child.address()
+            source = read_chat(await self._at(address), "/chat/completions", body, {}, shortcut)
+            try:
+                async with aclosing(source) as bursts:
+                    async for burst in bursts:
+                        yield map(begin, burst)
+                return
+            except GatewayError as error:
+                if begun or attempt == ATTEMPTS or not isinstance(error.__cause__, aiohttp.ClientError | OSError):
+                    raise
+                await self._child.gone(address, DEATH_SECONDS)
 
     async def _at(self, address: Address) -> HttpUpstream:
         """The session with the child at `address`; one with a dead child has nothing left to give."""

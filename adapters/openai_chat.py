@@ -7,10 +7,12 @@ path: its model object per chunk costs more than all the rest (docs/performance.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from functools import partial
 
 from adapters.chat_completions import chat_body
-from adapters.chat_http import stream_chat
+from adapters.chat_http import read_chat
 from adapters.http import HttpUpstream, bearer
+from adapters.shortcut import shortened
 from gateway.config import ProviderRow, Settings
 from gateway.events import Delta, Finished
 from gateway.ports import Capabilities
@@ -33,7 +35,7 @@ class OpenAIChat:
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
         body = chat_body(request, max_tokens_field=self._row.max_tokens_field)
-        return stream_chat(self._upstream, "/chat/completions", body)
+        return shortened(partial(read_chat, self._upstream, "/chat/completions", body, {}))
 
     async def aclose(self) -> None:
         await self._upstream.aclose()

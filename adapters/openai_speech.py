@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from adapters.http import LARGEST_PIECE, HttpUpstream, bearer, read_piece
-from adapters.resuming import taking
-from gateway.bursts import Bursts
+from adapters.http import HttpUpstream, bearer, read_piece
+from adapters.shortcut import Shortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.errors import UpstreamError
 from gateway.events import AudioDelta, AudioEvent, AudioFormat, AudioStart
@@ -38,11 +39,11 @@ class OpenAISpeech:
         self._upstream = HttpUpstream(row, row.base_url or DEFAULT_BASE_URL, bearer(row))
 
     def synthesize(self, request: SpeechRequest) -> AsyncGenerator[AudioEvent, None]:
-        shortcut = _Shortcut()
-        shortcut.bursts = bursts = Bursts(self._reads(request, shortcut))
-        return bursts
+        return shortened(partial(self._reads, request))
 
-    async def _reads(self, request: SpeechRequest, shortcut: _Shortcut) -> AsyncGenerator[Iterable[AudioEvent], None]:
+    async def _reads(
+        self, request: SpeechRequest, shortcut: Shortcut[AudioEvent]
+    ) -> AsyncGenerator[Iterable[AudioEvent], None]:
         """The audio of each read of the body that was not taken."""
         body = msgspec.json.encode(_body(request))
         headers = {"content-type": "application/json"}
@@ -52,12 +53,9 @@ class OpenAISpeech:
                 raise UpstreamError(f"Provider {self.name!r} answered without any audio.", provider=self.name)
             rate = self._rate(response.headers.get("content-type", ""), piece)
             yield (AudioStart(AudioFormat(rate=rate)),)
-            with taking(response, shortcut.take):
-                while piece:
-                    yield (AudioDelta(piece),)
-                    piece = await read_piece(response)
-                    if shortcut.failure is not None:
-                        raise shortcut.failure
+            async with aclosing(shortcut.read(response, _audio, first=piece)) as bursts:
+                async for burst in bursts:
+                    yield burst
 
     async def aclose(self) -> None:
         await self._upstream.aclose()
@@ -73,22 +71,8 @@ class OpenAISpeech:
         return int(declared[1]) if declared else RATE
 
 
-class _Shortcut:
-    """Gives what arrives to the taker of `bursts`. After a `failure` of that it takes nothing more."""
-
-    bursts: Bursts[AudioEvent]
-    failure: Exception | None = None
-
-    def take(self, piece: bytes) -> bool:
-        """Whether `piece` was taken; if not, the generator is woken with it."""
-        taker = self.bursts.taker
-        if taker is None or self.failure is not None or len(piece) > LARGEST_PIECE or not taker.ready():
-            return False
-        try:
-            taker.take((AudioDelta(piece),))
-        except Exception as error:
-            self.failure = error
-        return self.failure is None
+def _audio(piece: bytes) -> tuple[AudioEvent]:
+    return (AudioDelta(piece),)
 
 
 def _body(request: SpeechRequest) -> dict[str, Any]:

@@ -11,18 +11,20 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
+from functools import partial
 from typing import Any
 
 import aiohttp
 import msgspec
 
 from adapters.chat_completions import chat_body
-from adapters.http import HttpUpstream, bearer, decode_json, error_body, read, retry_after
+from adapters.http import HttpUpstream, bearer, decode_json, error_body, retry_after
 from adapters.opensearch_answer import answer_events
 from adapters.opensearch_frames import PredictDecoder, error_parts, refusal
 from adapters.prompt import flatten
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.errors import GatewayError, NotFound, UpstreamError, UpstreamTimeout
 from gateway.events import Delta, Finished, FinishReason, TextDelta
@@ -61,28 +63,35 @@ class OpenSearch:
         self._idle = row.idle_seconds or settings.limits.idle_seconds
         self._interfaces: dict[str, str] = {}
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+    def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+        return shortened(partial(self._reads, request))
+
+    async def aclose(self) -> None:
+        await self._upstream.aclose()
+
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
         path = model_path(request.model)
         body = msgspec.json.encode({"parameters": parameters(request, await self._interface(request))})
         try:
-            async with aclosing(self._streamed(f"{path}/_predict/stream", body)) as texts:
-                async for text in texts:
-                    yield TextDelta(text)
+            async with aclosing(self._streamed(f"{path}/_predict/stream", body, shortcut)) as bursts:
+                async for burst in bursts:
+                    yield burst
         except DoesNotStream:
             async with self._post(f"{path}/_predict", body) as response:
                 if response.status != 200:
                     raise await self._refusal(response) from None
                 events = answer_events(self._row, decode_json(self._row, await response.read()))
-            for event in events:
-                yield event
+            yield events
         else:
-            yield Finished(FinishReason.STOP)
+            yield (Finished(FinishReason.STOP),)
 
-    async def aclose(self) -> None:
-        await self._upstream.aclose()
+    async def _streamed(self, path: str, body: bytes, shortcut: ChatShortcut) -> ChatBursts:
+        decoder, wait = PredictDecoder(self._row), WaitLimit()
 
-    async def _streamed(self, path: str, body: bytes) -> AsyncGenerator[str, None]:
-        decoder = PredictDecoder(self._row)
+        def decode(piece: bytes) -> Iterable[Delta]:
+            wait.renew(self._idle)
+            return map(TextDelta, decoder.feed(piece))
+
         async with self._post(path, body) as response:
             if response.status != 200:
                 raise await self._refusal(response, streaming=True)
@@ -91,14 +100,10 @@ class OpenSearch:
                     f"Provider {self.name!r} answered with a web page instead of a stream; check its base_url.",
                     provider=self.name,
                 )
-            wait = WaitLimit()
             try:
-                async with aclosing(read(response, self._row)) as pieces:
-                    while piece := await wait.within(self._idle, anext(pieces, b"")):
-                        for text in decoder.feed(piece):
-                            yield text
-                        if decoder.ended:
-                            return
+                async with aclosing(shortcut.read(response, decode, lambda: decoder.ended)) as bursts:
+                    while (burst := await wait.within(self._idle, anext(bursts, None))) is not None:
+                        yield burst
             except Waited:
                 raise UpstreamTimeout(
                     f"Provider {self.name!r} sent nothing for {self._idle:g} s in the middle of its stream.",

@@ -14,15 +14,17 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import aiohttp
 
 from adapters.cancelling import Cancellations
-from adapters.http import HttpUpstream, bearer, decode_json, read
+from adapters.http import HttpUpstream, bearer, decode_json
 from adapters.replicate_events import ENDED, PredictionDecoder
 from adapters.replicate_input import input_schema, model_input, usage_of
 from adapters.replicate_target import Target, find_target, trusted
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.errors import (
     GatewayError,
@@ -62,24 +64,8 @@ class Replicate:
         self._creating: set[asyncio.Task[dict[str, Any]]] = set()
         self._schemas: dict[str, Mapping[str, Any]] = {}
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
-        target = find_target(request.model)
-        values = model_input(request, await self._schema(target))
-        body = {"input": values, "stream": True} | ({"version": target.version} if target.version else {})
-        prediction = await self._create(target, body)
-        decoder = PredictionDecoder(self._row)
-        try:
-            async with aclosing(self._texts(prediction, decoder)) as texts:
-                async for text in texts:
-                    yield TextDelta(text)
-        except GatewayError as error:
-            # The prediction has been paid for: asking again would make a second one.
-            error.retryable = False
-            raise
-        finally:
-            if not decoder.ended:
-                self._cancellations.start(prediction["id"], lambda: self._cancel(prediction["id"]))
-        yield Finished(FinishReason.STOP, usage_of(await self._metrics(prediction["id"])))
+    def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+        return shortened(partial(self._reads, request))
 
     async def aclose(self) -> None:
         await self._cancellations.aclose()
@@ -87,6 +73,25 @@ class Replicate:
             creating.cancel()
         await asyncio.gather(*self._creating, return_exceptions=True)
         await self._upstream.aclose()
+
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
+        target = find_target(request.model)
+        values = model_input(request, await self._schema(target))
+        body = {"input": values, "stream": True} | ({"version": target.version} if target.version else {})
+        prediction = await self._create(target, body)
+        decoder = PredictionDecoder(self._row)
+        try:
+            async with aclosing(self._texts(prediction, decoder, shortcut)) as bursts:
+                async for burst in bursts:
+                    yield burst
+        except GatewayError as error:
+            # The prediction has been paid for: asking again would make a second one.
+            error.retryable = False
+            raise
+        finally:
+            if not decoder.ended:
+                self._cancellations.start(prediction["id"], lambda: self._cancel(prediction["id"]))
+        yield (Finished(FinishReason.STOP, usage_of(await self._metrics(prediction["id"]))),)
 
     async def _create(self, target: Target, body: Mapping[str, Any]) -> dict[str, Any]:
         """The new prediction. A reader that leaves meanwhile does not stop the request: its answer has the id that
@@ -124,30 +129,30 @@ class Replicate:
             )
         return prediction
 
-    def _texts(self, prediction: dict[str, Any], decoder: PredictionDecoder) -> AsyncGenerator[str, None]:
+    def _texts(self, prediction: dict[str, Any], decoder: PredictionDecoder, shortcut: ChatShortcut) -> ChatBursts:
         stream_url = self._stream_url(prediction)
         if stream_url is None or prediction.get("status") in ENDED:
             return self._polled(prediction, decoder)
-        return self._followed(stream_url, prediction["id"], decoder)
+        return self._followed(stream_url, prediction["id"], decoder, shortcut)
 
-    async def _polled(self, prediction: dict[str, Any], decoder: PredictionDecoder) -> AsyncGenerator[str, None]:
+    async def _polled(self, prediction: dict[str, Any], decoder: PredictionDecoder) -> ChatBursts:
         """The growth of the prediction's output until it ends."""
         while True:
             if text := decoder.catch_up(prediction):
-                yield text
+                yield (TextDelta(text),)
             if decoder.ended:
                 return
             await asyncio.sleep(POLL_SECONDS)
             prediction = await self._prediction(prediction["id"])
 
-    async def _followed(self, url: str, prediction_id: str, decoder: PredictionDecoder) -> AsyncGenerator[str, None]:
+    async def _followed(
+        self, url: str, prediction_id: str, decoder: PredictionDecoder, shortcut: ChatShortcut
+    ) -> ChatBursts:
         """The event stream until `done`, opened again where it was cut while the prediction runs."""
-        cuts_in_a_row = 0
         while True:
-            async with aclosing(self._connection(url, decoder)) as texts:
-                async for text in texts:
-                    cuts_in_a_row = 0
-                    yield text
+            async with aclosing(self._connection(url, decoder, shortcut)) as bursts:
+                async for burst in bursts:
+                    yield burst
             if decoder.ended:
                 return
             decoder.cut()
@@ -157,16 +162,14 @@ class Replicate:
                 raise decoder.truncated() from error
             if prediction.get("status") in ENDED:
                 if text := decoder.catch_up(prediction):
-                    yield text
+                    yield (TextDelta(text),)
                 return
             if decoder.timed_out:
                 await asyncio.sleep(POLL_SECONDS)
-            else:
-                cuts_in_a_row += 1
-            if not decoder.resumable or cuts_in_a_row > RECONNECTS:
+            if not decoder.resumable or decoder.cuts_in_a_row > RECONNECTS:
                 raise decoder.truncated()
 
-    async def _connection(self, url: str, decoder: PredictionDecoder) -> AsyncGenerator[str, None]:
+    async def _connection(self, url: str, decoder: PredictionDecoder, shortcut: ChatShortcut) -> ChatBursts:
         """The text of one connection to the event stream; it ends silently when the connection does."""
         headers = {"accept": "text/event-stream", "cache-control": "no-store", "accept-encoding": "identity"}
         if decoder.last_id is not None:
@@ -178,12 +181,12 @@ class Replicate:
                         f"Provider {self.name!r} answered with {response.content_type} instead of an event stream.",
                         provider=self.name,
                     )
-                async with aclosing(read(response, self._row)) as pieces:
-                    async for piece in pieces:
-                        for text in decoder.feed(piece):
-                            yield text
-                        if decoder.ended:
-                            return
+                bursts = shortcut.read(
+                    response, lambda piece: map(TextDelta, decoder.feed(piece)), lambda: decoder.ended
+                )
+                async with aclosing(bursts):
+                    async for burst in bursts:
+                        yield burst
         except (Truncated, UpstreamUnavailable, UpstreamTimeout, NotFound):
             return
 

@@ -38,6 +38,8 @@ class PredictionDecoder:
         """Whether the prediction has come to an end by itself: nothing is left to be cancelled."""
         self.timed_out = False
         """Whether the last stream was cut by the server's own time limit."""
+        self.cuts_in_a_row = 0
+        """Cuts by anything else, without any new text between."""
 
     @property
     def resumable(self) -> bool:
@@ -55,6 +57,7 @@ class PredictionDecoder:
         if self._detail is not None:
             raise self._failure()
         self.timed_out = self._events.comment.startswith(TIME_OUT)
+        self.cuts_in_a_row += not self.timed_out
         self._events = SseDecoder()
         self._ids_before_cut.update(self._ids)
         self._ids.clear()
@@ -106,6 +109,8 @@ class PredictionDecoder:
             self._ids.append(event.id)
         text = event.text
         self._pieces.append(text)
+        if text:
+            self.cuts_in_a_row = 0
         return text
 
     def _done(self, event: ServerSentEvent) -> None:

@@ -6,14 +6,17 @@ row's, else the provider row's, else `openai`; the model row's `served_model` is
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
 
 from adapters.aws import AwsUpstream
+from adapters.event_stream import Frame
 from adapters.sagemaker_dialects import BODIES, ContainerDecoder
+from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.events import Delta, Finished
 from gateway.ports import Capabilities
@@ -30,7 +33,13 @@ class SageMaker:
         self._row = row
         self._upstream = AwsUpstream(row, "sagemaker-runtime")
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+    def stream(self, request: ChatRequest) -> AsyncGenerator[Delta | Finished, None]:
+        return shortened(partial(self._reads, request))
+
+    async def aclose(self) -> None:
+        await self._upstream.aclose()
+
+    async def _reads(self, request: ChatRequest, shortcut: ChatShortcut) -> ChatBursts:
         dialect = request.options.get("dialect") or self._row.dialect or "openai"
         body = msgspec.json.encode(BODIES[dialect](request))
         endpoint, _, component = request.model.partition("/")
@@ -40,14 +49,12 @@ class SageMaker:
             headers["X-Amzn-SageMaker-Inference-Component"] = component
         path = f"/endpoints/{quote(endpoint, safe='')}/invocations-response-stream"
         decoder = ContainerDecoder(self._row)
-        async with aclosing(self._upstream.frames(path, body, headers)) as frames:
-            async for frame in frames:
-                if frame.name == "PayloadPart":
-                    for delta in decoder.feed(frame.payload):
-                        yield delta
-        for delta in decoder.end():
-            yield delta
-        yield decoder.finish()
 
-    async def aclose(self) -> None:
-        await self._upstream.aclose()
+        def decode(frame: Frame) -> Iterable[Delta]:
+            return decoder.feed(frame.payload) if frame.name == "PayloadPart" else ()
+
+        async with aclosing(self._upstream.read(shortcut, path, body, decode, headers)) as bursts:
+            async for burst in bursts:
+                yield burst
+        yield decoder.end()
+        yield (decoder.finish(),)

@@ -13,7 +13,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -27,9 +27,11 @@ from replicate.client import Client
 
 from adapters import build
 from gateway.config import Settings
-from gateway.events import TextDelta
+from gateway.events import StreamEvent, TextDelta
 from gateway.ports import ChatProvider
 from gateway.request import ChatRequest, Role, text_message
+from gateway.streams import Patience, open_stream
+from gateway.telemetry import Meter
 from tests.contract.providers import ENTRIES
 
 KEY = "sk-canary-bench"
@@ -48,10 +50,32 @@ async def adapter(name: str, url: str) -> AsyncIterator[Read]:
     request = ChatRequest(entry.model, (text_message(Role.USER, QUESTION),))
 
     async def read() -> int:
-        return sum([isinstance(event, TextDelta) async for event in provider.stream(request)])
+        count, meter = TokenCount(), Meter("bench", name, name)
+        async with open_stream(
+            lambda: provider.stream(request), model=entry.model, meter=meter, patience=Patience()
+        ) as events:
+            events.hand_to(count)
+            async for event in events:
+                count.take((event,))
+        return count.tokens
 
     yield read
     await provider.aclose()
+
+
+class TokenCount:
+    """Takes a stream's events as a wire does whose client reads."""
+
+    tokens = 0
+
+    def ready(self) -> bool:
+        """Always."""
+        return True
+
+    def take(self, items: Sequence[StreamEvent]) -> None:
+        """Count the tokens among them."""
+        for item in items:
+            self.tokens += isinstance(item, TextDelta)
 
 
 async def openai_package(url: str, _streams: int) -> Read:

@@ -10,7 +10,7 @@ frame between the socket of the upstream and that of the client is passed that d
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 Item = TypeVar("Item")
 Taken = TypeVar("Taken", contravariant=True)
@@ -49,8 +49,11 @@ class Bursts(AsyncGenerator[Item, None]):
             self._items = iter(await anext(self._bursts))
 
     def rest(self) -> Iterator[Item]:
-        """The items that came together with the last one."""
-        return self._items
+        """The items that came together with the last one. A failure among them waits for the next `anext`."""
+        try:
+            yield from self._items
+        except Exception as error:
+            self._items = failing(error)
 
     async def asend(self, value: None) -> Item:
         return await anext(self)
@@ -61,3 +64,12 @@ class Bursts(AsyncGenerator[Item, None]):
 
     async def aclose(self) -> None:
         await self._bursts.aclose()
+
+
+def failing(error: Exception) -> Iterator[NoReturn]:
+    """Raises `error` in the place of the next item."""
+    return map(_raise, (error,))
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error

@@ -150,6 +150,25 @@ async def test_a_failure_inside_a_burst_closes_what_it_came_from() -> None:
     assert closed == [True]
 
 
+async def test_a_failure_among_what_came_together_is_the_next_one_and_closes_as_well() -> None:
+    raised: list[Exception] = []
+
+    async def reads() -> AsyncGenerator[Iterable[int], None]:
+        try:
+            yield (1 // number for number in (1, 1, 0))
+        except ZeroDivisionError as error:
+            raised.append(error)
+            raise
+
+    bursts = Bursts(reads())
+    assert await anext(bursts) == 1
+    assert list(bursts.rest()) == [1]
+    assert not raised
+    with pytest.raises(ZeroDivisionError):
+        await anext(bursts)
+    assert len(raised) == 1
+
+
 async def test_a_refused_first_event_is_still_a_refusal() -> None:
     def refused() -> Iterator[Delta]:
         yield from ()

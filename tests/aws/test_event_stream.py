@@ -78,12 +78,20 @@ def test_frames_before_a_corrupted_one_are_still_given() -> None:
         next(frames)
 
 
+@pytest.mark.parametrize("before", [b"", DELTA_VECTOR], ids=["first", "after another"])
 @pytest.mark.parametrize("position", range(len(DELTA_VECTOR)))
-def test_one_flipped_bit_anywhere_is_noticed(position: int) -> None:
+def test_one_flipped_bit_anywhere_is_noticed(position: int, before: bytes) -> None:
     broken = bytearray(DELTA_VECTOR)
     broken[position] ^= 1
     with pytest.raises(UpstreamError):
-        decode([bytes(broken)])
+        decode([before, bytes(broken)])
+
+
+def test_events_with_headers_that_came_before_are_read_alike() -> None:
+    vectors = [PART_VECTOR, DELTA_VECTOR, EXCEPTION_VECTOR, ERROR_VECTOR]
+    singly = [read for vector in vectors for read in decode([vector])]
+    assert decode([b"".join(vectors) * 3]) == singly * 3
+    assert decode(one_byte_each(b"".join(vectors) * 3)) == singly * 3
 
 
 @pytest.mark.parametrize("size", range(1, len(DELTA_VECTOR)))

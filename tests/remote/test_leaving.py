@@ -66,7 +66,7 @@ async def test_leaving_closes_the_connection_at_once_and_cancels(kind: ProviderT
 async def test_losing_patience_is_leaving(kind: ProviderType) -> None:
     async with upstream(kind, _answer(kind, "before the first token")) as remote:
         with pytest.raises(UpstreamTimeout):
-            async with remote.opened(first_event=0.05):
+            async with remote.opened(first_event=0.3):
                 pass
         request = await remote.stream_request()
         async with asyncio.timeout(1):
