@@ -26,6 +26,22 @@ LONGEST_HEAD = 16 * 1024
 class AnswerParser:
     """Stands for one answer in the place of a connection's parser (`ResponseHandler._parser`)."""
 
+    __slots__ = (
+        "_body",
+        "_chunk_ends",
+        "_complete",
+        "_fields",
+        "_head",
+        "_parser",
+        "_pieces",
+        "_protocol",
+        "_read_buffer",
+        "_until_close",
+        "on_body",
+        "on_chunk_complete",
+        "on_chunk_header",
+    )
+
     def __init__(self, protocol: ResponseHandler, loop: AbstractEventLoop, read_buffer: int) -> None:
         self._protocol = protocol
         self._read_buffer = read_buffer
@@ -64,6 +80,7 @@ class AnswerParser:
         if parser is None or parser.get_status_code() < 200:
             return
         fields = CIMultiDict(self._fields)
+        self._fields.clear()
         coding = fields.get("transfer-encoding")
         if "content-encoding" in fields or "upgrade" in fields or coding not in (None, "chunked"):
             return

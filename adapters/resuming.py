@@ -61,6 +61,8 @@ class _Taking:
     two of them: when the last thing that it told was the end of a chunk, and nothing came after the line break there.
     """
 
+    __slots__ = ("_plain", "_reader", "_take", "between")
+
     def __init__(self, reader: StreamReader, take: Take, *, plain: bool) -> None:
         self.between = False
         self._plain = plain

@@ -22,6 +22,8 @@ Item = TypeVar("Item")
 class Shortcut(Generic[Item]):
     """Of one stream, whose `bursts` come out of `shortened`."""
 
+    __slots__ = ("_decode", "_ended", "_left", "bursts")
+
     bursts: Bursts[Item]
     _decode: Callable[[bytes], Iterable[Item]]
     _ended: Callable[[], bool]

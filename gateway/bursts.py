@@ -32,6 +32,8 @@ class Bursts(AsyncGenerator[Item, None]):
     What an iterable raises is raised in its place, and closes `bursts`.
     """
 
+    __slots__ = ("_bursts", "_items", "taker")
+
     def __init__(self, bursts: AsyncGenerator[Iterable[Item], None]) -> None:
         self._bursts = bursts
         self._items: Iterator[Item] = iter(())

@@ -23,6 +23,8 @@ class WaitLimit:
     A timer that is already set to ring later is left alone, so a wait that ends in time costs no timer at all.
     """
 
+    __slots__ = ("_again", "_cancelled_before", "_deadline", "_loop", "_rings", "_task", "_timer")
+
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None

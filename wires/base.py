@@ -199,6 +199,8 @@ class StreamResponse(Response):
 class _Shortcut:
     """Takes events while the task of their response sleeps, and sends their frames at once."""
 
+    __slots__ = ("_body", "_encode", "_way")
+
     def __init__(self, body: _Body, encode: Callable[[StreamEvent], Iterable[bytes]], way: ShortWay) -> None:
         self._body = body
         self._encode = encode

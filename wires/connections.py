@@ -46,6 +46,8 @@ def open_connections() -> int:
 class ChunkedWay:
     """The `ShortWay` of one answer in chunks."""
 
+    __slots__ = ("_cycle",)
+
     def __init__(self, cycle: RequestResponseCycle) -> None:
         # The scope holds this, and the cycle holds the scope.
         self._cycle = ref(cycle)
