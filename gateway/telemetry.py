@@ -129,7 +129,7 @@ class Meter:
         self._deltas = 0
         self._terminal: Finished | Failed | None = None
         self._outcome: str | None = None
-        self._closed = False
+        """Set once closed."""
         _labelled(OPEN, wire).inc()
 
     @property
@@ -189,9 +189,8 @@ class Meter:
 
     def close(self) -> None:
         """Count and log; a second call does nothing."""
-        if self._closed:
+        if self._outcome is not None:
             return
-        self._closed = True
         self._outcome = self.outcome
         _labelled(OPEN, self.wire).dec()
         _labelled(STREAMS, self.wire, self.provider, self.outcome).inc()

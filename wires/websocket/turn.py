@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 from gateway.errors import GatewayError
@@ -41,25 +41,20 @@ class Turn:
         if isinstance(events, EventStream):
             events.hand_to(self)
         async for event in events:
-            if isinstance(event, AudioDelta):
-                # Its frame is its bytes, fifty times a second.
-                await self._put(event.data)
-                continue
             for frame in self._frames(event):
                 await self._put(frame)
 
     def take(self, items: Sequence[StreamEvent]) -> None:
         """Send events, none of them the last one, while `ready`."""
         for event in items:
-            if isinstance(event, AudioDelta):
-                self._first_audio = self._first_audio or time.perf_counter()
-                self._outbox.put(event.data)
-                continue
             for frame in self._frames(event):
                 if (message := self._message(frame)) is not None:
                     self._outbox.put(message)
 
-    def _frames(self, event: StreamEvent) -> Iterator[Frame]:
+    def _frames(self, event: StreamEvent) -> Iterable[Frame]:
+        if isinstance(event, AudioDelta):
+            # Its frame is its bytes, fifty times a second.
+            return (event.data,)
         if isinstance(event, TextDelta):
             self._texts.append(event.text)
         return self._encoder.encode(event)
