@@ -147,12 +147,12 @@ class Meter:
         """Milliseconds since the stream was asked for."""
         return (time.perf_counter() - self._began) * 1000
 
-    def delta(self) -> None:
-        """A text, reasoning or tool call delta passed."""
+    def deltas(self, count: int) -> None:
+        """So many text, reasoning or tool call deltas passed."""
         self._last = time.perf_counter()
         if self._first is None:
             self._first = self._last
-        self._deltas += 1
+        self._deltas += count
 
     def audio(self) -> None:
         """Audio passed."""

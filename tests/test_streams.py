@@ -30,7 +30,8 @@ from gateway.events import (
     ToolCallStart,
     Usage,
 )
-from gateway.streams import EventStream, Patience, open_stream
+from gateway.patience import Patience
+from gateway.streams import EventStream, open_stream
 from gateway.telemetry import Meter
 
 OUTCOMES = ("finished", "failed", "truncated", "cancelled")
