@@ -164,7 +164,6 @@ class EventStream(Generic[ProviderEventT]):
 
     async def aclose(self) -> None:
         """Close the provider's generator, and with it the upstream connection."""
-        self._wait.stop()
         await self._close_source()
 
     async def _close_source(self) -> None:
@@ -172,7 +171,7 @@ class EventStream(Generic[ProviderEventT]):
         if events is None:
             return
         try:
-            async with asyncio.timeout(CLOSE_SECONDS):
+            with self._wait.bounded(CLOSE_SECONDS):
                 await events.aclose()
         except Exception:
             # The provider is at fault, and the stream has its terminal event already.
@@ -181,6 +180,8 @@ class EventStream(Generic[ProviderEventT]):
             if _is_cancelled():
                 raise
             log.error("provider %r was cancelled from within while it closed", self.meter.provider)
+        finally:
+            self._wait.stop()
 
     async def _read(self, limit: float | None) -> None:
         """Wait for the provider's next event and take it with all that came together with it.

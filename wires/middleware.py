@@ -115,7 +115,7 @@ class DisconnectMiddleware:
         length = headers_of(scope).get("content-length", "0")
         if not length.isdigit() or int(length) > self.limits.request_bytes:
             raise _Refused(_too_large(self.limits))
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > self.limits.header_bytes:
+        if sum([len(name) + len(value) for name, value in scope["headers"]]) > self.limits.header_bytes:
             raise _Refused(headers_too_large(self.limits.header_bytes))
 
 
