@@ -24,7 +24,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from adapters.http_errors import decode_json, error_for_response, error_for_status, retry_after, transport_errors
-from adapters.posting import Posting, posting_to
+from adapters.posting import Connections, Posting, posting_to
 from adapters.resuming import read_at_once
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, UpstreamError
@@ -143,7 +143,7 @@ class HttpUpstream:
             # A resolver that refuses addresses would be passed by: a proxy resolves names itself.
             proxy = None if self._resolver else proxy_for(self.base_url)
             # Not `trust_env`: that would read ~/.netrc for each request, and send what it finds there.
-            connector = aiohttp.TCPConnector(limit=self.row.connections, ssl=context, resolver=self._resolver)
+            connector = Connections(limit=self.row.connections, ssl=context, resolver=self._resolver)
             self._session = aiohttp.ClientSession(
                 proxy=proxy,
                 connector=connector,

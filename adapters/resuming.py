@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from aiohttp import ClientResponse, StreamReader
+from aiohttp import ClientPayloadError, ClientResponse, StreamReader
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.helpers import set_exception
 
 from adapters.answers import AnswerParser
 
@@ -22,9 +23,12 @@ Take = Callable[[bytes], bool]
 TAKING = "polywire_taking"
 LONGEST_SIZE = 16
 """Characters of a chunk's size; what has more, an extension say, is aiohttp's to read."""
+DIGITS = b"0123456789abcdefABCDEF"
 
 _resume = ResponseHandler.resume_reading
 _receive = ResponseHandler.data_received
+_fail = ResponseHandler.set_exception
+_lose = ResponseHandler.connection_lost
 _begin = StreamReader.begin_http_chunk_receiving
 _end = StreamReader.end_http_chunk_receiving
 _read = StreamReader._read_nowait
@@ -34,6 +38,8 @@ def read_at_once() -> None:
     """Have aiohttp's client connections resume only after a pause, and read all chunks that are there as one."""
     ResponseHandler.resume_reading = _resume_if_paused  # type: ignore[method-assign]  # the same signature
     ResponseHandler.data_received = _received  # type: ignore[method-assign]  # the same signature
+    ResponseHandler.set_exception = _failed  # type: ignore[method-assign]  # the cause is optional for aiohttp only
+    ResponseHandler.connection_lost = _lost  # type: ignore[method-assign]  # the same signature
     StreamReader.begin_http_chunk_receiving = _begun  # type: ignore[method-assign]  # the same signature
     StreamReader.end_http_chunk_receiving = _ended  # type: ignore[method-assign]  # the same signature
     StreamReader._read_nowait = _read_joined  # type: ignore[method-assign]  # the same signature
@@ -47,11 +53,13 @@ def taking(response: ClientResponse, take: Take) -> Iterator[None]:
         yield
         return
     state = vars(response.content._protocol)
-    state[TAKING] = _Taking(response.content, take, plain="content-encoding" not in response.headers)
+    state[TAKING] = taker = _Taking(response.content, take, plain="content-encoding" not in response.headers)
     try:
         yield
     finally:
-        state.pop(TAKING, None)
+        # The connection of an answer that has ended may be another stream's by now.
+        if state.get(TAKING) is taker:
+            del state[TAKING]
 
 
 class _Taking:
@@ -74,10 +82,12 @@ class _Taking:
         waiter = self._reader._waiter
         if waiter is None or waiter.done():
             _receive(protocol, data)
-        elif not (self.between and self._plain and (body := whole_chunks(data)) and self._take(body)):
+        elif self.between and self._plain and (body := whole_chunks(data)) and self._take(body):
+            return
+        else:
             self._offer(protocol, data, waiter)
-            if isinstance(protocol._parser, AnswerParser):
-                self.between = protocol._parser.between_chunks
+        if isinstance(protocol._parser, AnswerParser):
+            self.between = protocol._parser.between_chunks
         self.between = self.between and data.endswith(b"\r\n")
 
     def _offer(self, protocol: ResponseHandler, data: bytes, waiter: asyncio.Future[None]) -> None:
@@ -85,13 +95,16 @@ class _Taking:
         reader = self._reader
         reader._waiter = None
         _receive(protocol, data)
+        while reader._buffer and not reader.is_eof() and reader.exception() is None:
+            if not self._take(b"".join(reader._buffer)):
+                break
+            # More may be parsed by this: aiohttp pauses at so many chunks.
+            _read(reader, -1)
         if (error := reader.exception()) is not None:
             waiter.set_exception(error)
-        elif reader.is_eof() or (reader._buffer and not self._take(b"".join(reader._buffer))):
+        elif reader.is_eof() or reader._buffer:
             waiter.set_result(None)
         else:
-            if reader._buffer:
-                _read(reader, -1)
             reader._waiter = waiter
 
 
@@ -102,7 +115,7 @@ def whole_chunks(data: bytes) -> bytes:
     while at < end:
         line = data.find(b"\r\n", at, at + LONGEST_SIZE)
         digits = data[at:line]
-        if line < 0 or not digits.isalnum():
+        if line < 0 or digits.strip(DIGITS):
             return b""
         try:
             start = line + 2
@@ -122,6 +135,25 @@ def _received(self: ResponseHandler, data: bytes) -> None:
         _receive(self, data)
     else:
         taker.receive(self, data)
+
+
+def _failed(self: ResponseHandler, error: BaseException, *cause: BaseException) -> None:
+    """Who reads the body is told as well; aiohttp tells only who waits for a head."""
+    _fail(self, error, *cause)
+    _break(self, error)
+
+
+def _lost(self: ResponseHandler, error: BaseException | None) -> None:
+    """A connection that breaks ends no body; aiohttp takes it for the end of one without a stated length."""
+    if error is not None:
+        _break(self, error)
+    _lose(self, error)
+
+
+def _break(protocol: ResponseHandler, cause: BaseException) -> None:
+    body = protocol._payload
+    if body is not None and not body.is_eof() and body.exception() is None:
+        set_exception(body, ClientPayloadError("The connection broke in the middle of the body."), cause)
 
 
 def _begun(self: StreamReader) -> None:
