@@ -23,6 +23,7 @@ import msgspec
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
+from adapters.breaking import tell_breaks
 from adapters.http_errors import decode_json, error_for_response, error_for_status, retry_after, transport_errors
 from adapters.posting import Connections, Posting, posting_to
 from adapters.resuming import read_at_once
@@ -40,18 +41,22 @@ __all__ = [
     "proxy_for",
     "read",
     "read_piece",
+    "read_start",
     "read_whole",
     "retry_after",
     "transport_errors",
 ]
 
 read_at_once()
+tell_breaks()
 
 CONNECT_SECONDS = 10.0
 ERROR_BODY_SECONDS = 5.0
 LARGEST_PIECE = 16 * 1024
 """What is read at a time becomes events, frames and one write; of a reader that takes nothing, all three are held."""
 READ_BUFFER = 64 * 1024
+SIGN = 4
+"""Bytes, after white space, that tell JSON, events, a web page and the kinds of audio from each other."""
 LONGEST_ERROR_BODY = 64 * 1024
 LONGEST_BODY = 32 * 1024 * 1024
 LARGE_REQUEST = 1024 * 1024
@@ -229,6 +234,14 @@ async def read_piece(response: aiohttp.ClientResponse) -> bytes:
         if left := response.content._read_nowait(-1):
             return left
         raise
+
+
+async def read_start(response: aiohttp.ClientResponse) -> bytes:
+    """As `read_piece`, but for the first bytes of a body, and enough of them to tell what it is, if it has so many."""
+    start = await read_piece(response)
+    while start and len(start.lstrip()) < SIGN and len(start) < READ_BUFFER and (more := await read_piece(response)):
+        start += more
+    return start
 
 
 async def read_whole(response: aiohttp.ClientResponse, row: ProviderRow, limit: int = LONGEST_BODY) -> bytes:

@@ -11,9 +11,8 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from aiohttp import ClientPayloadError, ClientResponse, StreamReader
+from aiohttp import ClientResponse, StreamReader
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.helpers import set_exception
 
 from adapters.answers import AnswerParser
 
@@ -27,8 +26,6 @@ DIGITS = b"0123456789abcdefABCDEF"
 
 _resume = ResponseHandler.resume_reading
 _receive = ResponseHandler.data_received
-_fail = ResponseHandler.set_exception
-_lose = ResponseHandler.connection_lost
 _begin = StreamReader.begin_http_chunk_receiving
 _end = StreamReader.end_http_chunk_receiving
 _read = StreamReader._read_nowait
@@ -38,8 +35,6 @@ def read_at_once() -> None:
     """Have aiohttp's client connections resume only after a pause, and read all chunks that are there as one."""
     ResponseHandler.resume_reading = _resume_if_paused  # type: ignore[method-assign]  # the same signature
     ResponseHandler.data_received = _received  # type: ignore[method-assign]  # the same signature
-    ResponseHandler.set_exception = _failed  # type: ignore[method-assign]  # the cause is optional for aiohttp only
-    ResponseHandler.connection_lost = _lost  # type: ignore[method-assign]  # the same signature
     StreamReader.begin_http_chunk_receiving = _begun  # type: ignore[method-assign]  # the same signature
     StreamReader.end_http_chunk_receiving = _ended  # type: ignore[method-assign]  # the same signature
     StreamReader._read_nowait = _read_joined  # type: ignore[method-assign]  # the same signature
@@ -135,25 +130,6 @@ def _received(self: ResponseHandler, data: bytes) -> None:
         _receive(self, data)
     else:
         taker.receive(self, data)
-
-
-def _failed(self: ResponseHandler, error: BaseException, *cause: BaseException) -> None:
-    """Who reads the body is told as well; aiohttp tells only who waits for a head."""
-    _fail(self, error, *cause)
-    _break(self, error)
-
-
-def _lost(self: ResponseHandler, error: BaseException | None) -> None:
-    """A connection that breaks ends no body; aiohttp takes it for the end of one without a stated length."""
-    if error is not None:
-        _break(self, error)
-    _lose(self, error)
-
-
-def _break(protocol: ResponseHandler, cause: BaseException) -> None:
-    body = protocol._payload
-    if body is not None and not body.is_eof() and body.exception() is None:
-        set_exception(body, ClientPayloadError("The connection broke in the middle of the body."), cause)
 
 
 def _begun(self: StreamReader) -> None:

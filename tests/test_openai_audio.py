@@ -141,9 +141,10 @@ async def test_a_speech_request_says_what_is_wanted() -> None:
         ("application/json", b'{"status":"queued"}'),
     ],
 )
-async def test_what_is_not_pcm_is_never_passed_on_as_pcm(content_type: str, data: bytes) -> None:
+@pytest.mark.parametrize("cut", [None, 1])
+async def test_what_is_not_pcm_is_never_passed_on_as_pcm(content_type: str, data: bytes, cut: int | None) -> None:
     with pytest.raises(UpstreamError, match="asked for PCM"):
-        await spoken(audio(data, content_type=content_type))
+        await spoken(audio(data, content_type=content_type, cut=cut))
 
 
 async def test_an_answer_without_audio_is_an_error() -> None:
