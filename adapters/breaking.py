@@ -6,9 +6,9 @@ order: over TLS with an alert (RFC 9112, 9.8), whose absence uvloop shows and as
 
 from __future__ import annotations
 
-from aiohttp import ClientPayloadError
+from aiohttp import ClientPayloadError, StreamReader
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.helpers import set_exception
+from aiohttp.helpers import _EXC_SENTINEL, set_exception
 
 CLOSED = "polywire_closed"
 
@@ -21,7 +21,7 @@ def tell_breaks() -> None:
     """Have the connections of aiohttp's clients tell every break."""
     ResponseHandler.eof_received = _closed  # type: ignore[method-assign]  # the same signature
     ResponseHandler.connection_lost = _lost  # type: ignore[method-assign]  # the same signature
-    ResponseHandler.set_exception = _failed  # type: ignore[method-assign]  # the cause is passed on as it comes
+    ResponseHandler.set_exception = _failed  # type: ignore[method-assign]  # the same signature
 
 
 def _closed(self: ResponseHandler) -> None:
@@ -29,20 +29,21 @@ def _closed(self: ResponseHandler) -> None:
     _close(self)
 
 
-def _lost(self: ResponseHandler, error: BaseException | None) -> None:
-    if error is not None or CLOSED not in vars(self):
-        _break(self, error)
-    _lose(self, error)
+def _lost(self: ResponseHandler, exc: BaseException | None) -> None:
+    if exc is not None or CLOSED not in vars(self):
+        _break(self, exc)
+    _lose(self, exc)
 
 
-def _failed(self: ResponseHandler, error: BaseException, *cause: BaseException) -> None:
+def _failed(self: ResponseHandler, exc: BaseException, exc_cause: BaseException = _EXC_SENTINEL) -> None:
     """What cannot be parsed; aiohttp tells only who waits for a head."""
-    _fail(self, error, *cause)
-    _break(self, error)
+    _fail(self, exc, exc_cause)
+    _break(self, exc)
 
 
 def _break(connection: ResponseHandler, cause: BaseException | None) -> None:
     body = connection._payload
-    if body is not None and not body.is_eof() and body.exception() is None:
+    # A WebSocket's queue is none.
+    if isinstance(body, StreamReader) and not body.is_eof() and body.exception() is None:
         error = ClientPayloadError("The connection broke in the middle of the body.")
         set_exception(body, error, cause or error)

@@ -185,14 +185,19 @@ async def test_such_bytes_are_never_the_answer_to_the_next_request(first: str, m
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
 async def test_a_server_that_refuses_before_it_is_asked_is_heard(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    create = TCPConnector._create_connection
+    create, receive = TCPConnector._create_connection, ResponseHandler.data_received
+    received = asyncio.Event()
+
+    def data_received(self: ResponseHandler, data: bytes) -> None:
+        receive(self, data)
+        received.set()
 
     async def connected(self: TCPConnector, *asked: Any) -> ResponseHandler:
         protocol = await create(self, *asked)
-        while not protocol._tail:
-            await asyncio.sleep(0)
+        await received.wait()
         return protocol
 
+    monkeypatch.setattr(ResponseHandler, "data_received", data_received)
     monkeypatch.setattr(TCPConnector, "_create_connection", connected)
 
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
