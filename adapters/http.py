@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from ipaddress import ip_address
@@ -38,6 +38,7 @@ __all__ = [
     "error_body",
     "error_for_response",
     "error_for_status",
+    "joined",
     "proxy_for",
     "read",
     "read_piece",
@@ -246,14 +247,19 @@ async def read_start(response: aiohttp.ClientResponse) -> bytes:
 
 async def read_whole(response: aiohttp.ClientResponse, row: ProviderRow, limit: int = LONGEST_BODY) -> bytes:
     """The whole body. Raises Truncated when it breaks off, UpstreamError when it is longer than `limit` bytes."""
-    pieces, size = [], 0
     with transport_errors(row):
-        while data := await response.content.readany():
-            size += len(data)
-            if size > limit:
-                raise UpstreamError(f"Provider {row.name!r} answered with more than {limit} bytes.", provider=row.name)
-            pieces.append(data)
-    return b"".join(pieces)
+        return await joined(response.content.iter_any(), row, limit)
+
+
+async def joined(pieces: AsyncIterator[bytes], row: ProviderRow, limit: int = LONGEST_BODY) -> bytes:
+    """All of `pieces`. Raises UpstreamError when they are longer than `limit` bytes."""
+    kept, size = [], 0
+    async for data in pieces:
+        size += len(data)
+        if size > limit:
+            raise UpstreamError(f"Provider {row.name!r} answered with more than {limit} bytes.", provider=row.name)
+        kept.append(data)
+    return b"".join(kept)
 
 
 def bearer(row: ProviderRow) -> dict[str, str]:
