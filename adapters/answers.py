@@ -110,8 +110,10 @@ class AnswerParser:
         if self._parser is None:
             raise BadHttpMessage("There are bytes after the answer's end.")
         begun, error = self._head is not None, None
-        if not begun and data.find(b"\r\n\r\n", 0, LONGEST_HEAD) < 0:
-            return self._leave_to_aiohttp(data)
+        if not begun:
+            end = data.find(b"\r\n\r\n", 0, LONGEST_HEAD)
+            if end < 0 or data.find(b"\0", 0, end) >= 0:
+                return self._leave_to_aiohttp(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as raised:

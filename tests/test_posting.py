@@ -75,6 +75,7 @@ async def test_every_framing_arrives_whole(said: bytes, body: bytes) -> None:
         (b"", UpstreamUnavailable),
         (HEAD, UpstreamUnavailable),
         (b"SSH-2.0-x\r\n", UpstreamError),
+        (HEAD + b"x: a\0b\r\ncontent-length: 2\r\n\r\nHi", UpstreamError),
         (HEAD + b"content-length: 5\r\n\r\nHell", Truncated),
         (CHUNKED + b"5\r\nHello\r\n", Truncated),
         (CHUNKED + b"5\r\nHello\r\nworld", GatewayError),
