@@ -37,10 +37,10 @@ class Connections(TCPConnector):
     """Gives no request a kept connection on which something came that nobody had asked for: it would be its answer."""
 
     async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
-        while (kept := await super()._get(key, traces)) is not None:
-            if kept.protocol is not None and not kept.protocol.should_close:
-                break
+        kept = await TCPConnector._get(self, key, traces)
+        while kept is not None and kept._protocol is not None and kept._protocol._buffer:
             kept.close()
+            kept = await TCPConnector._get(self, key, traces)
         return kept
 
 
