@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 from uuid import uuid4
@@ -179,11 +179,11 @@ class MachineLearning(MLServiceServicer):  # type: ignore[misc]  # the generated
         async with self._pool.chat(chat, wire=WIRE_NAME) as events:
             events.hand_to(Shortcut(encoder, call.writer))
             async for event in events:
-                for content in encoder.contents(event):
-                    await call.send(content)
+                await call.send(encoder.contents(event))
                 if isinstance(event, Finished):
-                    await call.send("", last=True)
+                    await call.finish(("",))
                 elif isinstance(event, Failed):
+                    await call.finish(())
                     raise event.error
 
 
@@ -214,11 +214,21 @@ class _Call:
         # Clients whose call failed often see the trailing metadata alone.
         self._context.set_trailing_metadata((id,))
 
-    async def send(self, content: str, *, last: bool = False) -> None:
-        """One message. Raises Waited when the client accepts nothing."""
+    async def send(self, contents: Iterable[str]) -> None:
+        """One message each. Raises Waited when the client accepts nothing."""
+        self.writer.put(contents)
+        while not self.writer.ready():
+            await self._progress()
+
+    async def finish(self, contents: Iterable[str]) -> None:
+        """Those as last messages, and return when all are sent. Raises Waited when the client accepts nothing."""
+        self.writer.put(contents, last=True)
+        while not self.writer.idle():
+            await self._progress()
+
+    async def _progress(self) -> None:
         with self._wait.bounded(self._stall):
-            self.writer.put([content], last=last)
-            await self.writer.drained()
+            await self.writer.progress()
 
     async def fail(self, error: GatewayError) -> None:
         """End the call with the status of `error`."""

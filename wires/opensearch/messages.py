@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from opensearch.protobufs.schemas import common_pb2
@@ -15,63 +15,75 @@ from opensearch.protobufs.schemas import common_pb2
 from gateway.events import StreamEvent
 from wires.opensearch.encoder import ContentEncoder
 
-Write = Callable[[Any], Coroutine[asyncio.Future[None], None, None]]
-"""`ServicerContext.write`: it serializes the message before it waits, and must have ended before the next."""
+Writing = Coroutine[asyncio.Future[None], None, None]
+Write = Callable[[Any], Writing]
+"""`ServicerContext.write`: it serializes the message before it waits, and must have ended before the next begins."""
+
+MOST_WAITING = 8
+"""Messages behind the one that is written, before whoever brings the next has to wait."""
 
 
 class MessageWriter:
-    """Writes contents as PredictResponses, each before the next; `close` when the call ends."""
+    """Writes contents as PredictResponses, each behind the one before; `close` when the call ends."""
 
     def __init__(self, write: Write) -> None:
         self._write = write
-        self._unsent: deque[tuple[str, bool]] = deque()
-        self._writing: Coroutine[asyncio.Future[None], None, None] | None = None
+        self._waiting: deque[tuple[str, bool]] = deque()
+        self._writing: Writing | None = None
         self._failure: Exception | None = None
-        self._drained: asyncio.Future[None] | None = None
+        self._taken: asyncio.Future[None] | None = None
         # One object for all messages: to build it costs six times what it costs to fill and serialize it.
         output = common_pb2.Output(name="response", data_as_map=common_pb2.DataAsMap())
         self._message = common_pb2.PredictResponse(inference_results=[common_pb2.InferenceResults(output=[output])])
         self._map = self._message.inference_results[0].output[0].data_as_map
 
     def ready(self) -> bool:
-        """Whether nothing waits to be written."""
+        """Whether more may be put before there is `progress`."""
+        return len(self._waiting) < MOST_WAITING and self._failure is None
+
+    def idle(self) -> bool:
+        """Whether grpc has taken every message."""
         return self._writing is None and self._failure is None
 
-    def put(self, contents: Sequence[str], *, last: bool = False) -> None:
-        """Write one message for each of `contents`, behind those that still wait."""
-        self._unsent.extend((content, last) for content in contents)
-        if self._writing is None:
+    def put(self, contents: Iterable[str], *, last: bool = False) -> None:
+        """Write one message for each of `contents`; at once, unless one is being written."""
+        self._waiting.extend((content, last) for content in contents)
+        if self._writing is None and self._failure is None:
             self._go_on()
 
-    async def drained(self) -> None:
-        """Return once grpc has taken every message. Raises what grpc raised."""
+    async def progress(self) -> None:
+        """Return once grpc has taken the message that is being written. Raises what grpc raised."""
         if self._writing is not None:
-            self._drained = asyncio.get_running_loop().create_future()
-            await self._drained
+            self._taken = asyncio.get_running_loop().create_future()
+            await self._taken
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
         """Begin no further message."""
-        self._unsent.clear()
+        self._waiting.clear()
 
     def _go_on(self, _: object = None) -> None:
-        """Write until grpc has to be waited for, without a task: what it waits for calls this again."""
+        """Write until grpc has to be waited for, without a task: the future that it waits for calls this again."""
         try:
-            while self._writing is not None or self._unsent:
+            while self._writing is not None or self._waiting:
                 if self._writing is None:
-                    self._writing = self._write(self._filled(*self._unsent.popleft()))
+                    self._writing = self._write(self._filled(*self._waiting.popleft()))
                 try:
                     self._writing.send(None).add_done_callback(self._go_on)
                 except StopIteration:
                     self._writing = None
+                    self._tell()
                 else:
                     return
         except Exception as error:
             self._writing, self._failure = None, error
-            self._unsent.clear()
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+            self._tell()
+
+    def _tell(self) -> None:
+        """Wake who waits for progress."""
+        if self._taken is not None and not self._taken.done():
+            self._taken.set_result(None)
 
     def _filled(self, content: str, last: bool) -> Any:
         """Both fields are set also where they have their default, as the real server does."""
@@ -90,7 +102,7 @@ class Shortcut:
 
     def take(self, items: Sequence[StreamEvent]) -> None:
         """Write the messages of events that are no stream's last ones."""
-        self._writer.put([content for event in items for content in self._encoder.contents(event)])
+        self._writer.put(content for event in items for content in self._encoder.contents(event))
 
 
 def sendable(text: str) -> str:
