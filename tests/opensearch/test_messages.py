@@ -179,31 +179,19 @@ async def test_however_the_bytes_are_cut_the_messages_are_the_same(tmp_path: Pat
         assert not all(context.by_a_task)
 
 
-async def test_a_failure_comes_after_the_messages_that_wait(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [DONE, Act.DROP])
+async def test_the_end_waits_until_all_messages_are_taken(tmp_path: Path, end: Any) -> None:
     context = Context()
-    call = asyncio.create_task(
-        answered(
-            context, tmp_path, *(step for text in TEXTS[:4] for step in (chunk({"content": text}), 0.01)), Act.DROP
-        )
-    )
-    for text in TEXTS[:4]:
+    pieces = [step for text in TEXTS[:4] for step in (chunk({"content": text}), 0.01)]
+    call = asyncio.create_task(answered(context, tmp_path, *pieces, end))
+    said = [*TEXTS[:4], *([""] if end == DONE else [])]
+    for number, text in enumerate(said, 1):
         await context.until(text)
-        assert not call.done()
+        # Long enough for the upstream's end to be here.
+        assert not (await asyncio.wait([call], timeout=0.1))[0]
+        assert context.texts == said[:number]
         await context.take()
-    with pytest.raises(grpc.aio.AbortError):
-        await call
-    assert context.status is grpc.StatusCode.INTERNAL
-    assert context.texts == TEXTS[:4]
-
-
-async def test_an_end_comes_after_the_messages_that_wait(tmp_path: Path) -> None:
-    context = Context()
-    call = asyncio.create_task(
-        answered(context, tmp_path, *(step for text in TEXTS[:4] for step in (chunk({"content": text}), 0.01)), DONE)
-    )
-    for text in (*TEXTS[:4], ""):
-        await context.until(text)
-        assert not call.done()
-        await context.take()
-    await call
-    assert context.texts == [*TEXTS[:4], ""]
+    await asyncio.wait([call])
+    assert context.texts == said
+    assert context.status is (None if end == DONE else grpc.StatusCode.INTERNAL)
+    assert isinstance(call.exception(), grpc.aio.AbortError | None)
