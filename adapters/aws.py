@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -90,7 +90,7 @@ class AwsUpstream:
 
         async with self.post(path, body, headers) as response:
             self.demand_type(response, EVENT_STREAM)
-            async with aclosing(shortcut.read(response, decoded)) as bursts:
+            with shortcut.read(response, decoded) as bursts:
                 async for burst in bursts:
                     yield burst
             frames.end()

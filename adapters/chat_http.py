@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import aclosing
 from itertools import chain
 from typing import Any
 
@@ -44,11 +43,11 @@ async def read_chat(
     async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=head) as response:
         piece = await read_start(response)
         payloads = _reader(upstream.row, response.content_type, piece)
-        bursts = shortcut.read(
+        reading = shortcut.read(
             response, lambda piece: _events(decoder, payloads.feed(piece)), lambda: decoder.done, first=piece
         )
         try:
-            async with aclosing(bursts):
+            with reading as bursts:
                 async for burst in bursts:
                     yield burst
             if not decoder.done:

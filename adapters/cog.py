@@ -87,10 +87,10 @@ class Cog:
                 if response.content_type != EVENT_STREAM:
                     yield (TextDelta(decoder.whole(await read_whole(response, self._row))),)
                     return
-                bursts = shortcut.read(
+                reading = shortcut.read(
                     response, lambda piece: map(TextDelta, decoder.feed(piece)), lambda: decoder.ended
                 )
-                async with aclosing(bursts):
+                with reading as bursts:
                     async for burst in bursts:
                         yield burst
                 decoder.finish()

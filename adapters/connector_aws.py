@@ -6,7 +6,6 @@ botocore only signs here. Its credential chain is never asked: it would find key
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import aclosing
 from dataclasses import replace
 
 import msgspec
@@ -58,7 +57,7 @@ async def read_converse(upstream: HttpUpstream, call: Call, shortcut: ChatShortc
     async with upstream.send("POST", url, body=call.body, headers=call.headers) as response:
         if not response.content_type.startswith(EVENT_STREAM):
             raise UpstreamError(f"The remote service answered with {response.content_type!r}, not {EVENT_STREAM!r}.")
-        async with aclosing(shortcut.read(response, decode)) as bursts:
+        with shortcut.read(response, decode) as bursts:
             async for burst in bursts:
                 yield burst
         frames.end()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -53,7 +52,7 @@ class OpenAISpeech:
                 raise UpstreamError(f"Provider {self.name!r} answered without any audio.", provider=self.name)
             rate = self._rate(response.headers.get("content-type", ""), piece)
             yield (AudioStart(AudioFormat(rate=rate)),)
-            async with aclosing(shortcut.read(response, _audio, first=piece)) as bursts:
+            with shortcut.read(response, _audio, first=piece) as bursts:
                 async for burst in bursts:
                     yield burst
 

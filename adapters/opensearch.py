@@ -101,7 +101,7 @@ class OpenSearch:
                     provider=self.name,
                 )
             try:
-                async with aclosing(shortcut.read(response, decode, lambda: decoder.ended)) as bursts:
+                with shortcut.read(response, decode, lambda: decoder.ended) as bursts:
                     while (burst := await wait.within(self._idle, anext(bursts, None))) is not None:
                         yield burst
             except Waited:

@@ -181,10 +181,10 @@ class Replicate:
                         f"Provider {self.name!r} answered with {response.content_type} instead of an event stream.",
                         provider=self.name,
                     )
-                bursts = shortcut.read(
+                reading = shortcut.read(
                     response, lambda piece: map(TextDelta, decoder.feed(piece)), lambda: decoder.ended
                 )
-                async with aclosing(bursts):
+                with reading as bursts:
                     async for burst in bursts:
                         yield burst
         except (Truncated, UpstreamUnavailable, UpstreamTimeout, NotFound):

@@ -8,8 +8,8 @@ each token of each stream.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Any
 
 from aiohttp import ClientResponse, StreamReader
 from aiohttp.client_proto import ResponseHandler
@@ -40,21 +40,29 @@ def read_at_once() -> None:
     StreamReader._read_nowait = _read_joined  # type: ignore[method-assign]  # the same signature
 
 
-@contextmanager
-def taking(response: ClientResponse, take: Take) -> Iterator[None]:
+class taking:  # noqa: N801 - reads as a function: `with taking(response, take):`
     """Within the block, what arrives while the body of `response` is waited for is offered to `take` first."""
-    if response.content.is_eof():
-        # Nothing more arrives; and the reader of an answer that can have no body has no connection.
-        yield
-        return
-    state = vars(response.content._protocol)
-    state[TAKING] = taker = _Taking(response.content, take, plain="content-encoding" not in response.headers)
-    try:
-        yield
-    finally:
+
+    __slots__ = ("_response", "_state", "_take", "_taker")
+
+    def __init__(self, response: ClientResponse, take: Take) -> None:
+        self._response = response
+        self._take = take
+        self._state: dict[str, Any] = {}
+        self._taker: _Taking | None = None
+
+    def __enter__(self) -> None:
+        body = self._response.content
+        # At its end nothing more arrives; and the reader of an answer that can have no body has no connection.
+        if not body.is_eof():
+            self._state = vars(body._protocol)
+            plain = "content-encoding" not in self._response.headers
+            self._state[TAKING] = self._taker = _Taking(body, self._take, plain=plain)
+
+    def __exit__(self, *_: object) -> None:
         # The connection of an answer that has ended may be another stream's by now.
-        if state.get(TAKING) is taker:
-            del state[TAKING]
+        if self._taker is not None and self._state.get(TAKING) is self._taker:
+            del self._state[TAKING]
 
 
 class _Taking:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from aiohttp import ClientResponse
 
@@ -20,35 +20,52 @@ Item = TypeVar("Item")
 
 
 class Shortcut(Generic[Item]):
-    """Of one stream, whose `bursts` come out of `shortened`."""
+    """Of one stream, whose `bursts` come out of `shortened`.
 
-    __slots__ = ("_decode", "_ended", "_left", "bursts")
+    Iterated within `with shortcut.read(...)`, it gives what was not taken. Not a generator: each request has one.
+    """
+
+    __slots__ = ("_decode", "_ended", "_given", "_left", "_piece", "_response", "_taking", "bursts")
 
     bursts: Bursts[Item]
-    _decode: Callable[[bytes], Iterable[Item]]
-    _ended: Callable[[], bool]
-    _left: Iterator[Item] | None
 
-    async def read(
+    def read(
         self,
         response: ClientResponse,
         decode: Callable[[bytes], Iterable[Item]],
         ended: Callable[[], bool] = lambda: False,
         *,
         first: bytes = b"",
-    ) -> AsyncGenerator[Iterable[Item], None]:
+    ) -> Self:
         """What `decode` makes of each piece of the body that was not taken: all of it, or until `ended`.
 
-        `first` was read before. Raises aiohttp's exceptions, which `HttpUpstream.send` tells as GatewayErrors.
+        `first` was read before. Iterating raises aiohttp's exceptions, which become GatewayErrors in `HttpUpstream.send`.
         """
-        self._decode, self._ended, self._left = decode, ended, None
-        piece = first or await read_piece(response)
-        with taking(response, self.take):
-            while piece:
-                yield decode(piece) if self._left is None else self._left
-                if ended():
-                    return
-                piece = await read_piece(response)
+        self._response, self._decode, self._ended, self._piece = response, decode, ended, first
+        self._left: Iterator[Item] | None = None
+        self._given = False
+        self._taking = taking(response, self.take)
+        return self
+
+    def __enter__(self) -> Self:
+        self._taking.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._taking.__exit__()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Iterable[Item]:
+        # By now the last burst was used up: `decode` may be lazy.
+        if self._given and self._ended():
+            raise StopAsyncIteration
+        piece, self._piece = self._piece or await read_piece(self._response), b""
+        if not piece:
+            raise StopAsyncIteration
+        self._given = True
+        return self._decode(piece) if self._left is None else self._left
 
     def take(self, piece: bytes) -> bool:
         """Whether all items of `piece` were taken; if not, the generator is woken with it."""
@@ -75,6 +92,6 @@ ChatBursts = AsyncGenerator[Iterable[Delta | Finished], None]
 
 def shortened(reads: Callable[[Shortcut[Item]], AsyncGenerator[Iterable[Item], None]]) -> Bursts[Item]:
     """The items of `reads`, which gives the shortcut its response to `read`."""
-    shortcut = Shortcut[Item]()
+    shortcut: Shortcut[Item] = Shortcut()
     shortcut.bursts = bursts = Bursts(reads(shortcut))
     return bursts
