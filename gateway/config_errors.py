@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Never
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
 class ConfigError(Exception):
     """polywire.yaml or the environment is wrong; the message says where and what is allowed."""
+
+
+def refuse_at(place: tuple[str | int, ...], sentence: str) -> Never:
+    """Raises what a validator of the whole file raises for one place in it, which would else be named no place."""
+    # Not as pydantic's template: a brace in a name of the file would be taken for a field of it.
+    error = PydanticCustomError("value_error", "{sentence}", {"sentence": sentence})
+    raise ValidationError.from_exception_data("Settings", [InitErrorDetails(type=error, loc=place, input=None)])
 
 
 def explain(problems: Iterable[Any], text: str, source: str, sections: Mapping[str, type[BaseModel]]) -> str:
