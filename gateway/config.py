@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gateway.config_errors import ConfigError, explain, refuse_at
+from gateway.config_errors import ConfigError, Sources, explain, refuse_at, refuse_doubles
 from gateway.connector_settings import ConnectorSettings, RegularExpression
 from gateway.limits import Limits as Limits  # part of these settings
 
@@ -246,6 +246,7 @@ class Settings(BaseSettings):
         text = file.read_text(encoding="utf-8")
         try:
             values = yaml.safe_load(text) or {}
+            refuse_doubles(text, str(file))
         except yaml.YAMLError as error:
             raise ConfigError(f"{file} is not valid YAML: {error}") from error
         if not isinstance(values, dict):
@@ -258,7 +259,7 @@ def _validated(values: dict[str, Any], text: str, source: str) -> Settings:
         return Settings(**values)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
-        raise ConfigError(explain(problems, text, source, _sections())) from None
+        raise ConfigError(explain(problems, Sources(text, source, os.environ), _sections())) from None
 
 
 def _sections() -> dict[str, type[BaseModel]]:

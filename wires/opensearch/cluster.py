@@ -22,7 +22,7 @@ CLIENTS = "opensearch-"
 """How the `User-Agent` of opensearch-py, -js, -java, -go, -net, -rs, -ruby and -php begins."""
 JSON = "application/json"
 UNKNOWN = "unknown"
-"""What OpenSearch itself says of a build that it knows nothing about. Java's client misses a field that is not there."""
+"""What OpenSearch itself says of a build that it does not know. Java's client wants every field."""
 VERSION = {
     "distribution": "opensearch",
     "number": "3.8.0",  # the first whose ML Commons streams over gRPC, too
