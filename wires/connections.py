@@ -19,8 +19,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from gateway.config import Limits
 from gateway.errors import GatewayError, InvalidRequest, RateLimited, reason_phrase
-from wires.base import SHORT_WAY, Wire, retry_headers
+from wires.base import Wire, retry_headers
+from wires.cork import Cork
 from wires.paces import ENDS, HANDSHAKES
+from wires.response_body import SHORT_WAY
 
 WireOf = Callable[[str], Wire]
 DEPARTURES = "polywire.departures"
@@ -52,6 +54,21 @@ class ChunkedWay:
         # The scope holds this, and the cycle holds the scope.
         self._cycle = ref(cycle)
 
+    def received(self) -> bytes | None:
+        """As ShortWay says."""
+        cycle = self._cycle()
+        if cycle is None or cycle.more_body or cycle.disconnected or not cycle.message_event.is_set():
+            return None
+        # As the cycle's own `receive` does.
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.message_event.clear()
+        return body
+
+    def flows(self) -> bool:
+        """As ShortWay says."""
+        cycle = self._cycle()
+        return cycle is not None and not (cycle.flow.write_paused or cycle.disconnected)
+
     def ready(self) -> bool:
         """As ShortWay says."""
         cycle = self._cycle()
@@ -66,11 +83,13 @@ class ChunkedWay:
             )
         )
 
-    def put(self, data: bytes) -> None:
+    def put(self, data: bytes, *, last: bool = False) -> None:
         """As ShortWay says."""
         cycle = self._cycle()
         if cycle is not None:
-            cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+            cork: Any = cycle.transport
+            write = cork.write if last else cork.write_at_once
+            write(b"%x\r\n%b\r\n" % (len(data), data))
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -93,7 +112,8 @@ class BoundedProtocol(HttpToolsProtocol):
     url = b""
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        corked: Any = Cork(transport, self.loop)
+        super().connection_made(corked)
         BoundedProtocol.everybody = self.connections
         self._departures = {}
         transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, SEND_BYTES)
@@ -133,6 +153,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self.transport.resume_reading()
+        # What a socket sends is whole.
+        cork: Any = self.transport
+        self.transport = cork.open
         super().handle_websocket_upgrade()
         # It refers to what refers to it, and nothing more comes this way.
         self.parser = None  # type: ignore[assignment]  # as when the connection is lost
