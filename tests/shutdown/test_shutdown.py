@@ -251,6 +251,7 @@ async def test_clients_that_do_not_read_do_not_hold_up_the_end(tmp_path_factory:
             over = time.monotonic() - began
         print(f"process after {over:.2f} s, timers late {machine.late:.2f} s")  # noqa: T201
         assert over < 0.5 + AFTER_LIMIT + 3 * machine.late
+        assert "Traceback" not in service.log.read_text()
 
 
 async def stuck(service: Service, streams: int) -> None:
