@@ -10,9 +10,8 @@ from asyncio import AbstractEventLoop
 from functools import partial
 from typing import Any
 
-from aiohttp import ClientPayloadError, HttpVersion11, StreamReader
+from aiohttp import HttpVersion11, StreamReader
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.helpers import set_exception
 from aiohttp.http_exceptions import BadHttpMessage, TransferEncodingError
 from aiohttp.http_parser import RawResponseMessage
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -21,12 +20,14 @@ from multidict import CIMultiDict, CIMultiDictProxy
 Fed = tuple[list[tuple[RawResponseMessage, StreamReader]], bool, bytes]
 NOTHING: Fed = ([], False, b"")
 LONGEST_HEAD = 16 * 1024
+"""Bytes; also of what may come between two pieces of a body, or after the last one: trailers, which are kept."""
 
 
 class AnswerParser:
     """Stands for one answer in the place of a connection's parser (`ResponseHandler._parser`)."""
 
     __slots__ = (
+        "_barren",
         "_body",
         "_chunk_ends",
         "_complete",
@@ -50,6 +51,7 @@ class AnswerParser:
         self._body = StreamReader(protocol, read_buffer, loop=loop)
         self._head: RawResponseMessage | None = None
         self._until_close = self._complete = False
+        self._barren = 0
         self._chunk_ends: list[None] = []
         # Not methods: these are called for each chunk, and there may be many in a read.
         self.on_body = self._pieces.append
@@ -108,13 +110,16 @@ class AnswerParser:
         if self._parser is None:
             raise BadHttpMessage("There are bytes after the answer's end.")
         begun, error = self._head is not None, None
-        if not begun and data.find(b"\r\n\r\n", 0, LONGEST_HEAD) < 0:
-            return self._leave_to_aiohttp(data)
+        if not begun:
+            end = data.find(b"\r\n\r\n", 0, LONGEST_HEAD)
+            if end < 0 or data.find(b"\0", 0, end) >= 0:
+                return self._leave_to_aiohttp(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as raised:
             error = raised
         if begun:
+            self._barren += len(data)
             self._pass_on(error)
             return NOTHING
         if self._head is None or error is not None:
@@ -132,15 +137,15 @@ class AnswerParser:
         if self._pieces:
             data = b"".join(self._pieces)
             self._pieces.clear()
+            self._barren = 0
             self._body.feed_data(data)
         if self._complete:
             self._parser = None
             if error is not None:
                 self._protocol.force_close()
             self._body.feed_eof()
-        elif error is not None:
+        elif error is not None or self._barren > LONGEST_HEAD:
             self._parser = None
-            set_exception(self._body, ClientPayloadError("The body is not HTTP."), error)
             raise BadHttpMessage("The body is not HTTP.") from error
 
     def feed_eof(self) -> None:

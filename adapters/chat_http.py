@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 
 from adapters.chat_completions import ChatCompletionDecoder, stream_error
-from adapters.http import LONGEST_BODY, HttpUpstream, read_piece
+from adapters.http import LONGEST_BODY, HttpUpstream, read_start
 from adapters.provider_events import completed_events
 from adapters.shortcut import ChatBursts, ChatShortcut
 from gateway.config import ProviderRow
@@ -42,7 +42,7 @@ async def read_chat(
     decoder = ChatCompletionDecoder(upstream.row)
     head = {**headers, "content-type": "application/json", "accept": "text/event-stream"}
     async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=head) as response:
-        piece = await read_piece(response)
+        piece = await read_start(response)
         payloads = _reader(upstream.row, response.content_type, piece)
         bursts = shortcut.read(
             response, lambda piece: _events(decoder, payloads.feed(piece)), lambda: decoder.done, first=piece

@@ -18,7 +18,7 @@ import msgspec
 
 from adapters.cancelling import Cancellations
 from adapters.cog_events import CogDecoder
-from adapters.http import HttpUpstream, bearer, decode_json, error_body, error_for_response
+from adapters.http import HttpUpstream, bearer, decode_json, error_body, error_for_response, read_whole
 from adapters.replicate_input import input_schema, model_input
 from adapters.shortcut import ChatBursts, ChatShortcut, shortened
 from gateway.config import ProviderRow, Settings
@@ -85,7 +85,7 @@ class Cog:
                     decoder.ended = True
                     raise await self._refusal(response)
                 if response.content_type != EVENT_STREAM:
-                    yield (TextDelta(decoder.whole(await response.read())),)
+                    yield (TextDelta(decoder.whole(await read_whole(response, self._row))),)
                     return
                 bursts = shortcut.read(
                     response, lambda piece: map(TextDelta, decoder.feed(piece)), lambda: decoder.ended
@@ -108,7 +108,7 @@ class Cog:
         """
         for pause in CANCEL_PAUSES:
             async with self._upstream.send("POST", f"{path}/cancel") as response:
-                await response.read()
+                await read_whole(response, self._row)
             await asyncio.sleep(pause)
         raise UpstreamError("it was cancelled and goes on", provider=self.name)
 
@@ -117,7 +117,7 @@ class Cog:
         if self._schema is None:
             try:
                 async with asyncio.timeout(SCHEMA_SECONDS), self._upstream.send("GET", "/openapi.json") as response:
-                    self._schema = input_schema(decode_json(self._row, await response.read()))
+                    self._schema = input_schema(decode_json(self._row, await read_whole(response, self._row)))
             except (GatewayError, TimeoutError):
                 return None
         return self._schema

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from ipaddress import ip_address
@@ -23,8 +23,9 @@ import msgspec
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
+from adapters.breaking import tell_breaks
 from adapters.http_errors import decode_json, error_for_response, error_for_status, retry_after, transport_errors
-from adapters.posting import Posting, posting_to
+from adapters.posting import Connections, Posting, posting_to
 from adapters.resuming import read_at_once
 from gateway.config import ProviderRow
 from gateway.errors import GatewayError, UpstreamError
@@ -37,21 +38,26 @@ __all__ = [
     "error_body",
     "error_for_response",
     "error_for_status",
+    "joined",
     "proxy_for",
     "read",
     "read_piece",
+    "read_start",
     "read_whole",
     "retry_after",
     "transport_errors",
 ]
 
 read_at_once()
+tell_breaks()
 
 CONNECT_SECONDS = 10.0
 ERROR_BODY_SECONDS = 5.0
 LARGEST_PIECE = 16 * 1024
 """What is read at a time becomes events, frames and one write; of a reader that takes nothing, all three are held."""
 READ_BUFFER = 64 * 1024
+SIGN = 4
+"""Bytes, after white space, that tell JSON, events, a web page and the kinds of audio from each other."""
 LONGEST_ERROR_BODY = 64 * 1024
 LONGEST_BODY = 32 * 1024 * 1024
 LARGE_REQUEST = 1024 * 1024
@@ -143,7 +149,7 @@ class HttpUpstream:
             # A resolver that refuses addresses would be passed by: a proxy resolves names itself.
             proxy = None if self._resolver else proxy_for(self.base_url)
             # Not `trust_env`: that would read ~/.netrc for each request, and send what it finds there.
-            connector = aiohttp.TCPConnector(limit=self.row.connections, ssl=context, resolver=self._resolver)
+            connector = Connections(limit=self.row.connections, ssl=context, resolver=self._resolver)
             self._session = aiohttp.ClientSession(
                 proxy=proxy,
                 connector=connector,
@@ -231,16 +237,29 @@ async def read_piece(response: aiohttp.ClientResponse) -> bytes:
         raise
 
 
+async def read_start(response: aiohttp.ClientResponse) -> bytes:
+    """As `read_piece`, but for the first bytes of a body, and enough of them to tell what it is, if it has so many."""
+    start = await read_piece(response)
+    while start and len(start.lstrip()) < SIGN and len(start) < READ_BUFFER and (more := await read_piece(response)):
+        start += more
+    return start
+
+
 async def read_whole(response: aiohttp.ClientResponse, row: ProviderRow, limit: int = LONGEST_BODY) -> bytes:
     """The whole body. Raises Truncated when it breaks off, UpstreamError when it is longer than `limit` bytes."""
-    pieces, size = [], 0
     with transport_errors(row):
-        while data := await response.content.readany():
-            size += len(data)
-            if size > limit:
-                raise UpstreamError(f"Provider {row.name!r} answered with more than {limit} bytes.", provider=row.name)
-            pieces.append(data)
-    return b"".join(pieces)
+        return await joined(response.content.iter_any(), row, limit)
+
+
+async def joined(pieces: AsyncIterator[bytes], row: ProviderRow, limit: int = LONGEST_BODY) -> bytes:
+    """All of `pieces`. Raises UpstreamError when they are longer than `limit` bytes."""
+    kept, size = [], 0
+    async for data in pieces:
+        size += len(data)
+        if size > limit:
+            raise UpstreamError(f"Provider {row.name!r} answered with more than {limit} bytes.", provider=row.name)
+        kept.append(data)
+    return b"".join(kept)
 
 
 def bearer(row: ProviderRow) -> dict[str, str]:

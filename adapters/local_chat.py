@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import aiohttp
+from msgspec.structs import replace
 
 from adapters.chat_completions import chat_body
 from adapters.chat_http import read_chat

@@ -1,6 +1,6 @@
 """The openai package's client for one row, and its exceptions as GatewayErrors by class and status.
 
-Speech and transcription use it; chat does not (see adapters/openai_chat.py). Its texts repeat the upstream's body, in
+Transcription uses it; chat and speech do not (see adapters/openai_chat.py). Its texts repeat the upstream's body, in
 which a key may stand, so no error of ours carries one of its exceptions along.
 """
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from adapters.http import HttpUpstream, bearer, read_piece
+from adapters.http import HttpUpstream, bearer, read_start
 from adapters.shortcut import Shortcut, shortened
 from gateway.config import ProviderRow, Settings
 from gateway.errors import UpstreamError
@@ -48,7 +48,7 @@ class OpenAISpeech:
         body = msgspec.json.encode(_body(request))
         headers = {"content-type": "application/json"}
         async with self._upstream.send("POST", "/audio/speech", body=body, headers=headers) as response:
-            piece = await read_piece(response)
+            piece = await read_start(response)
             if not piece:
                 raise UpstreamError(f"Provider {self.name!r} answered without any audio.", provider=self.name)
             rate = self._rate(response.headers.get("content-type", ""), piece)

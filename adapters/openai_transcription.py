@@ -16,6 +16,7 @@ import msgspec
 from openai import omit
 
 from adapters.chat_completions import stream_error
+from adapters.http import joined
 from adapters.openai_sdk import client, sdk_errors
 from adapters.provider_events import completed_events
 from gateway.config import ProviderRow, Settings
@@ -83,7 +84,7 @@ class OpenAITranscription:
             async with asked as response:
                 streamed = response.headers.get("content-type", "").startswith("text/event-stream")
                 pieces = response.iter_bytes()
-                async with aclosing(self._events(pieces) if streamed else _whole(pieces)) as payloads:
+                async with aclosing(self._events(pieces) if streamed else self._whole(pieces)) as payloads:
                     async for payload in payloads:
                         yield self._parse(payload)
 
@@ -93,6 +94,9 @@ class OpenAITranscription:
             for event in completed_events(self._row, decoder, piece):
                 if event.data and not event.data.startswith(b"[DONE]"):
                     yield event.data
+
+    async def _whole(self, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        yield await joined(pieces, self._row)
 
     def _parse(self, payload: bytes) -> _Answer:
         try:
@@ -104,10 +108,6 @@ class OpenAITranscription:
         if answer.error or answer.type == "error":
             raise stream_error(self._row, msgspec.json.decode(payload))
         return answer
-
-
-async def _whole(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    yield b"".join([piece async for piece in pieces])
 
 
 def _wav(request: TranscriptionRequest) -> bytes:

@@ -20,7 +20,7 @@ import aiohttp
 import msgspec
 
 from adapters.chat_completions import chat_body
-from adapters.http import HttpUpstream, bearer, decode_json, error_body, retry_after
+from adapters.http import HttpUpstream, bearer, decode_json, error_body, read_whole, retry_after
 from adapters.opensearch_answer import answer_events
 from adapters.opensearch_frames import PredictDecoder, error_parts, refusal
 from adapters.prompt import flatten
@@ -80,7 +80,7 @@ class OpenSearch:
             async with self._post(f"{path}/_predict", body) as response:
                 if response.status != 200:
                     raise await self._refusal(response) from None
-                events = answer_events(self._row, decode_json(self._row, await response.read()))
+                events = answer_events(self._row, decode_json(self._row, await read_whole(response, self._row)))
             yield events
         else:
             yield (Finished(FinishReason.STOP),)
@@ -156,7 +156,7 @@ class OpenSearch:
 
     async def _get(self, path: str) -> Mapping[str, Any]:
         async with self._upstream.send("GET", path) as response:
-            value = decode_json(self._row, await response.read())
+            value = decode_json(self._row, await read_whole(response, self._row))
         return value if isinstance(value, dict) else {}
 
 

@@ -16,11 +16,14 @@ from aiohttp import (
     ClientResponse,
     ClientSession,
     ConnectionTimeoutError,
+    TCPConnector,
     hdrs,
 )
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.helpers import TimerNoop
 from aiohttp.http_writer import StreamWriter, _serialize_headers
+from aiohttp.tracing import Trace
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -28,6 +31,17 @@ from adapters.answers import AnswerParser
 
 LONGEST_POST = 60 * 1024
 """Bytes of a body. With its head it stays below what a transport takes before it asks to be waited for."""
+
+
+class Connections(TCPConnector):
+    """Gives no request a kept connection on which something came that nobody had asked for: it would be its answer."""
+
+    async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
+        kept = await TCPConnector._get(self, key, traces)
+        while kept is not None and kept._protocol is not None and kept._protocol._buffer:
+            kept.close()
+            kept = await TCPConnector._get(self, key, traces)
+        return kept
 
 
 def posting_to(url: str, session: ClientSession, connector: BaseConnector, read_buffer: int) -> Posting | None:
@@ -83,6 +97,9 @@ class Posting:
         parser = AnswerParser(protocol, self._loop, self._read_buffer)
         protocol._parser = parser  # type: ignore[assignment]  # it has what a connection asks of its parser
         transport.write(data)
+        if protocol._tail:
+            # A server that has no room may say so as soon as it is reached.
+            protocol._drain_tail()
         response = ClientResponse(
             "POST",
             url,

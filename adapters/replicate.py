@@ -20,7 +20,7 @@ from typing import Any
 import aiohttp
 
 from adapters.cancelling import Cancellations
-from adapters.http import HttpUpstream, bearer, decode_json
+from adapters.http import HttpUpstream, bearer, decode_json, read_whole
 from adapters.replicate_events import ENDED, PredictionDecoder
 from adapters.replicate_input import input_schema, model_input, usage_of
 from adapters.replicate_target import Target, find_target, trusted
@@ -192,7 +192,7 @@ class Replicate:
 
     async def _prediction(self, prediction_id: str) -> dict[str, Any]:
         async with self._upstream.send("GET", f"/v1/predictions/{prediction_id}") as response:
-            prediction = decode_json(self._row, await response.read())
+            prediction = decode_json(self._row, await read_whole(response, self._row))
         if not isinstance(prediction, dict):
             raise UpstreamError(f"Provider {self.name!r} answered with something that is not a prediction.")
         return {**prediction, "id": prediction_id}
@@ -200,7 +200,7 @@ class Replicate:
     async def _cancel(self, prediction_id: str) -> None:
         # Built from the base_url and not from `urls.cancel`, which may name any host.
         async with self._upstream.send("POST", f"/v1/predictions/{prediction_id}/cancel") as response:
-            await response.read()
+            await read_whole(response, self._row)
 
     async def _metrics(self, prediction_id: str) -> object:
         try:
@@ -216,7 +216,7 @@ class Replicate:
             return self._schemas.get(path or "")
         try:
             async with asyncio.timeout(SCHEMA_SECONDS), self._upstream.send("GET", path) as response:
-                model = decode_json(self._row, await response.read())
+                model = decode_json(self._row, await read_whole(response, self._row))
         except (GatewayError, TimeoutError):
             return None
         version = model.get("latest_version", model) if isinstance(model, dict) else None

@@ -22,6 +22,7 @@ Take = Callable[[bytes], bool]
 TAKING = "polywire_taking"
 LONGEST_SIZE = 16
 """Characters of a chunk's size; what has more, an extension say, is aiohttp's to read."""
+DIGITS = b"0123456789abcdefABCDEF"
 
 _resume = ResponseHandler.resume_reading
 _receive = ResponseHandler.data_received
@@ -47,11 +48,13 @@ def taking(response: ClientResponse, take: Take) -> Iterator[None]:
         yield
         return
     state = vars(response.content._protocol)
-    state[TAKING] = _Taking(response.content, take, plain="content-encoding" not in response.headers)
+    state[TAKING] = taker = _Taking(response.content, take, plain="content-encoding" not in response.headers)
     try:
         yield
     finally:
-        state.pop(TAKING, None)
+        # The connection of an answer that has ended may be another stream's by now.
+        if state.get(TAKING) is taker:
+            del state[TAKING]
 
 
 class _Taking:
@@ -74,10 +77,12 @@ class _Taking:
         waiter = self._reader._waiter
         if waiter is None or waiter.done():
             _receive(protocol, data)
-        elif not (self.between and self._plain and (body := whole_chunks(data)) and self._take(body)):
+        elif self.between and self._plain and (body := whole_chunks(data)) and self._take(body):
+            return
+        else:
             self._offer(protocol, data, waiter)
-            if isinstance(protocol._parser, AnswerParser):
-                self.between = protocol._parser.between_chunks
+        if isinstance(protocol._parser, AnswerParser):
+            self.between = protocol._parser.between_chunks
         self.between = self.between and data.endswith(b"\r\n")
 
     def _offer(self, protocol: ResponseHandler, data: bytes, waiter: asyncio.Future[None]) -> None:
@@ -85,13 +90,16 @@ class _Taking:
         reader = self._reader
         reader._waiter = None
         _receive(protocol, data)
+        while reader._buffer and not reader.is_eof() and reader.exception() is None:
+            if not self._take(b"".join(reader._buffer)):
+                break
+            # More may be parsed by this: aiohttp pauses at so many chunks.
+            _read(reader, -1)
         if (error := reader.exception()) is not None:
             waiter.set_exception(error)
-        elif reader.is_eof() or (reader._buffer and not self._take(b"".join(reader._buffer))):
+        elif reader.is_eof() or reader._buffer:
             waiter.set_result(None)
         else:
-            if reader._buffer:
-                _read(reader, -1)
             reader._waiter = waiter
 
 
@@ -102,7 +110,7 @@ def whole_chunks(data: bytes) -> bytes:
     while at < end:
         line = data.find(b"\r\n", at, at + LONGEST_SIZE)
         digits = data[at:line]
-        if line < 0 or not digits.isalnum():
+        if line < 0 or digits.strip(DIGITS):
             return b""
         try:
             start = line + 2

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import replace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from gateway.allowance import Allowance, estimate
 from gateway.callers import who_asks
@@ -130,7 +131,7 @@ class Gateway:
             target = await self.resolve(request.model or None)
             provider = cast(ChatProvider, await self._providers.get(target.provider, "chat"))
             check_chat(request, provider, self.settings.limits.prompt_characters)
-            upstream = request.for_upstream(target.model.upstream, target.options)
+            upstream = replace(request, model=target.model.upstream, options=target.options)
             return Plan(target, lambda: provider.stream(upstream), estimate(request))
 
         return self._stream(plan, wire)

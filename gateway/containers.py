@@ -5,12 +5,13 @@ The encoders are FFmpeg's (PyAV). MP3 has no Xing header, since its sizes would 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 import av
 import numpy as np
 from av.audio.stream import AudioStream
+from msgspec.structs import replace
 
 from gateway.errors import InvalidRequest
 from gateway.events import AudioFormat, Encoding

@@ -9,8 +9,9 @@ There is exactly one terminal event and it is always the last one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from gateway.errors import GatewayError
 
@@ -36,8 +37,7 @@ class Encoding(StrEnum):
     AAC = "aac"
 
 
-@dataclass(frozen=True, slots=True)
-class AudioFormat:
+class AudioFormat(msgspec.Struct, frozen=True, gc=False):
     """What the bytes of the following `AudioDelta`s are. `rate` is samples per second and always the true rate."""
 
     encoding: Encoding = Encoding.PCM
@@ -45,8 +45,7 @@ class AudioFormat:
     channels: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """Token counts of one answer; `characters` is what a voice was given to speak."""
 
     input_tokens: int = 0
@@ -56,8 +55,7 @@ class Usage:
     characters: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(msgspec.Struct, frozen=True, gc=False):
     """The stream is open. `created` is in Unix seconds; `model` is the public model id."""
 
     id: str
@@ -65,23 +63,20 @@ class Started:
     created: int
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
     """The next piece of the answer's text, never empty."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReasoningDelta:
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
     """The next piece of the model's thinking. `signature` is a vendor's opaque proof that must go back unchanged."""
 
     text: str
     signature: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallStart:
+class ToolCallStart(msgspec.Struct, frozen=True, gc=False):
     """A tool call begins. `index` counts the calls of this answer from 0."""
 
     index: int
@@ -89,38 +84,33 @@ class ToolCallStart:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCallDelta:
+class ToolCallDelta(msgspec.Struct, frozen=True, gc=False):
     """The next piece of the JSON text of call `index`'s arguments."""
 
     index: int
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class AudioStart:
+class AudioStart(msgspec.Struct, frozen=True):
     """Audio begins, or its format changes."""
 
     format: AudioFormat
 
 
-@dataclass(frozen=True, slots=True)
-class AudioDelta:
+class AudioDelta(msgspec.Struct, frozen=True, gc=False):
     """The next audio bytes, in the format of the last `AudioStart`."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """The answer is whole (or was cancelled: see `reason`). Terminal."""
 
     reason: FinishReason
     usage: Usage | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """The answer broke off; what was sent before stays valid. Terminal."""
 
     error: GatewayError

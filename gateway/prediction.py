@@ -8,11 +8,11 @@ import json
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from pydantic import TypeAdapter
+from msgspec import convert, to_builtins
 
 from gateway.config import Kind
 from gateway.errors import GatewayError
@@ -100,17 +100,14 @@ class Prediction:
                 return replace(self, status=Status.SUCCEEDED, completed_at=now, usage=usage)
 
 
-_adapter = TypeAdapter(Prediction)
-
-
 def dump(prediction: Prediction) -> bytes:
     """The prediction as a store keeps it; escaped, since a caller's text may hold what UTF-8 cannot carry."""
-    return json.dumps(asdict(prediction)).encode()
+    return json.dumps(to_builtins(prediction)).encode()
 
 
 def load(value: bytes) -> Prediction:
     """A prediction out of a store."""
-    return _adapter.validate_python(json.loads(value))
+    return convert(json.loads(value), Prediction)
 
 
 def random_id() -> str:

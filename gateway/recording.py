@@ -10,7 +10,8 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import asdict
+
+from msgspec.structs import asdict
 
 from gateway.errors import Conflict, GatewayError, PayloadTooLarge
 from gateway.events import (

@@ -6,19 +6,16 @@ A wire parses its own body into these; an adapter maps these to its vendor's bod
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from gateway.events import AudioFormat
 
 DEFAULT_FORMAT = AudioFormat()
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
-
-
-def _nothing() -> Mapping[str, Any]:
-    return _EMPTY
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Role(StrEnum):
@@ -30,31 +27,27 @@ class Role(StrEnum):
     TOOL = "tool"
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """A piece of a message's text."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(msgspec.Struct, frozen=True):
     """An image by URL (`https:` or `data:`); `detail` is OpenAI's hint and may be ignored."""
 
     url: str
     detail: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reasoning:
+class Reasoning(msgspec.Struct, frozen=True):
     """An earlier turn's thinking, given back to the model; see `ReasoningDelta`."""
 
     text: str
     signature: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct, frozen=True):
     """A call that the assistant made. `arguments` is JSON text, `{}` when there are none."""
 
     call_id: str
@@ -62,8 +55,7 @@ class ToolCall:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(msgspec.Struct, frozen=True):
     """What the tool of call `call_id` answered."""
 
     call_id: str
@@ -73,8 +65,7 @@ class ToolResult:
 Part = Text | Image | Reasoning | ToolCall | ToolResult
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One message of the conversation; `parts` keep their order."""
 
     role: Role
@@ -91,8 +82,7 @@ def text_message(role: Role, text: str) -> Message:
     return Message(role, (Text(text),))
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True):
     """A function the model may call. `parameters` is its JSON schema, None when it takes none."""
 
     name: str
@@ -101,8 +91,7 @@ class Tool:
     strict: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(msgspec.Struct, frozen=True):
     """How the model chooses. None means the provider's own default."""
 
     max_tokens: int | None = None
@@ -115,8 +104,7 @@ class Sampling:
     frequency_penalty: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+class ChatRequest(msgspec.Struct, frozen=True):
     """One chat turn.
 
     `model` is the public model id on a wire and the provider's own id inside an adapter (the catalog replaces it).
@@ -135,28 +123,11 @@ class ChatRequest:
     response_format: Mapping[str, Any] | None = None
     reasoning_effort: str | None = None
     user: str | None = None
-    options: Mapping[str, Any] = field(default_factory=_nothing)
-    extra: Mapping[str, Any] = field(default_factory=_nothing)
-
-    def for_upstream(self, model: str, options: Mapping[str, Any]) -> ChatRequest:
-        """The same turn for a provider's model; `dataclasses.replace` costs three times as much."""
-        return ChatRequest(
-            model,
-            self.messages,
-            self.tools,
-            self.tool_choice,
-            self.parallel_tool_calls,
-            self.sampling,
-            self.response_format,
-            self.reasoning_effort,
-            self.user,
-            options,
-            self.extra,
-        )
+    options: Mapping[str, Any] = NOTHING
+    extra: Mapping[str, Any] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class SpeechRequest:
+class SpeechRequest(msgspec.Struct, frozen=True):
     """Text to speak. `voice` None is the model's default; `speed` 1.0 is normal.
 
     `format` is what the caller wants to hear; a provider always yields PCM and says its true rate in `AudioStart`
@@ -170,12 +141,11 @@ class SpeechRequest:
     format: AudioFormat = DEFAULT_FORMAT
     speed: float = 1.0
     instructions: str | None = None
-    needed_at: float = field(default=0.0, compare=False)
-    options: Mapping[str, Any] = field(default_factory=_nothing)
+    needed_at: float = 0.0
+    options: Mapping[str, Any] = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptionRequest:
+class TranscriptionRequest(msgspec.Struct, frozen=True):
     """Speech to write down. `pcm` is signed 16-bit little-endian mono at `rate` samples per second."""
 
     model: str
@@ -184,4 +154,4 @@ class TranscriptionRequest:
     language: str | None = None
     prompt: str | None = None
     temperature: float | None = None
-    options: Mapping[str, Any] = field(default_factory=_nothing)
+    options: Mapping[str, Any] = NOTHING

@@ -10,7 +10,9 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from gateway.audio import Renderer
 from gateway.errors import UpstreamTimeout

@@ -11,8 +11,9 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
+
+from msgspec.structs import replace
 
 from gateway.audio import Renderer
 from gateway.bursts import Bursts

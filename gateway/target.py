@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gateway.config import CONNECTOR, ModelRow, ProviderRow
 from gateway.connector import Connector
 from gateway.patience import Patience
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """Where a public model id leads. `voice` is the voice part of a speech id such as `voice/heart`.
 
     A registered model leads through its `connector`.
@@ -30,8 +30,7 @@ class Target:
         return options if self.connector is None else {**options, CONNECTOR: self.connector}
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """One stream that may begin: what it is read from, and how many tokens it may use."""
 
     target: Target

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from adapters.http import LONGEST_BODY
 from adapters.openai_speech import OpenAISpeech
 from adapters.openai_transcription import OpenAITranscription
 from gateway.config import ProviderRow, Settings
@@ -141,9 +142,10 @@ async def test_a_speech_request_says_what_is_wanted() -> None:
         ("application/json", b'{"status":"queued"}'),
     ],
 )
-async def test_what_is_not_pcm_is_never_passed_on_as_pcm(content_type: str, data: bytes) -> None:
+@pytest.mark.parametrize("cut", [None, 1])
+async def test_what_is_not_pcm_is_never_passed_on_as_pcm(content_type: str, data: bytes, cut: int | None) -> None:
     with pytest.raises(UpstreamError, match="asked for PCM"):
-        await spoken(audio(data, content_type=content_type))
+        await spoken(audio(data, content_type=content_type, cut=cut))
 
 
 async def test_an_answer_without_audio_is_an_error() -> None:
@@ -219,6 +221,12 @@ async def test_an_error_in_the_stream_is_one() -> None:
 async def test_what_is_no_transcript_is_an_upstream_error() -> None:
     with pytest.raises(UpstreamError):
         await heard(Answer((b"<html>",), headers={"content-type": "text/html"}))
+
+
+async def test_a_transcript_without_an_end_is_not_kept() -> None:
+    endless = Answer([bytes(1024 * 1024)] * (LONGEST_BODY // 1024 // 1024 + 1), headers={"content-type": "text/json"})
+    with pytest.raises(UpstreamError, match=f"more than {LONGEST_BODY} bytes"):
+        await heard(endless)
 
 
 async def test_the_speech_is_sent_as_one_wav_file() -> None:

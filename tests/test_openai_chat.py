@@ -95,6 +95,13 @@ async def test_a_server_that_does_not_stream_is_read_all_the_same(content_type: 
         assert await said(provider) == [TextDelta(streams.SAID), SAID[-1]]
 
 
+@pytest.mark.parametrize("before", [b"\n", b" \r\n" * 10])
+async def test_white_space_that_keeps_a_connection_alive_is_no_answer_yet(before: bytes) -> None:
+    headers = {"content-type": "application/json"}
+    async with chatting(Answer((before, 0.01, streams.WHOLE), headers=headers)) as (provider, _):
+        assert await said(provider) == [TextDelta(streams.SAID), SAID[-1]]
+
+
 async def test_json_lines_are_a_stream() -> None:
     pieces = streams.LMI_LINES.splitlines(keepends=True)
     answer = Answer([*pieces[:3], Act.HANG], headers={"content-type": "application/jsonlines"})

@@ -6,8 +6,10 @@ import asyncio
 import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
+from aiohttp import TCPConnector
 from aiohttp.client_proto import ResponseHandler
 
 from adapters.answers import AnswerParser
@@ -73,6 +75,7 @@ async def test_every_framing_arrives_whole(said: bytes, body: bytes) -> None:
         (b"", UpstreamUnavailable),
         (HEAD, UpstreamUnavailable),
         (b"SSH-2.0-x\r\n", UpstreamError),
+        (HEAD + b"x: a\0b\r\ncontent-length: 2\r\n\r\nHi", UpstreamError),
         (HEAD + b"content-length: 5\r\n\r\nHell", Truncated),
         (CHUNKED + b"5\r\nHello\r\n", Truncated),
         (CHUNKED + b"5\r\nHello\r\nworld", GatewayError),
@@ -105,31 +108,6 @@ async def test_a_body_that_breaks_off_in_a_later_read_is_told_after_what_had_arr
             assert await anext(pieces) == b"lo"
             with pytest.raises(Truncated):
                 await anext(pieces)
-        await upstream.aclose()
-
-
-async def test_a_later_read_that_is_no_chunk_is_told_at_once() -> None:
-    went_on, ended = asyncio.Event(), asyncio.Event()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n{}")
-        writer.write(CHUNKED + b"5\r\nHello\r\n")
-        await went_on.wait()
-        writer.write(b"world")
-        await reader.read()
-        writer.close()
-        ended.set()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server, asyncio.timeout(10):
-        upstream = HttpUpstream(ROW, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        async with upstream.send("POST", "/x", body=b"{}") as response:
-            pieces = read(response, ROW)
-            assert await anext(pieces) == b"Hello"
-            went_on.set()
-            with pytest.raises(Truncated):
-                await anext(pieces)
-        await ended.wait()
         await upstream.aclose()
 
 
@@ -175,6 +153,65 @@ async def test_bytes_that_nobody_asked_for_close_a_kept_connection() -> None:
         connection._transport.write(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nbad")
         await server.without_connections()
         assert await _post(upstream) == b"Hello"
+        await upstream.aclose()
+
+
+@pytest.mark.parametrize("first", ["POST", "GET"])
+@pytest.mark.parametrize("method", ["POST", "GET"])
+async def test_such_bytes_are_never_the_answer_to_the_next_request(first: str, method: str) -> None:
+    """Also after an answer that aiohttp has parsed: to a GET, or with a head in two reads."""
+    bodies = {"POST": b"{}", "GET": None}
+    unasked, came = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nbad", asyncio.Event()
+    async with ByteServer({"*": Answer((b"Hello",), cut=20)}) as server:
+        upstream = HttpUpstream(ROW, server.url)
+        async with upstream.send(first, "/x", body=bodies[first]) as response:
+            protocol = response.content._protocol
+            assert await read_whole(response, ROW) == b"Hello"
+        (connection,) = server.connections
+        receive = protocol.data_received
+
+        def data_received(data: bytes) -> None:
+            receive(data)
+            came.set()
+
+        vars(protocol)["data_received"] = data_received
+        connection._transport.write(unasked)
+        async with asyncio.timeout(5):
+            await came.wait()
+        async with upstream.send(method, "/x", body=bodies[method]) as response:
+            assert await read_whole(response, ROW) == b"Hello"
+        assert server.accepted == 2
+        await upstream.aclose()
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+async def test_a_server_that_refuses_before_it_is_asked_is_heard(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    create, receive = TCPConnector._create_connection, ResponseHandler.data_received
+    received = asyncio.Event()
+
+    def data_received(self: ResponseHandler, data: bytes) -> None:
+        receive(self, data)
+        received.set()
+
+    async def connected(self: TCPConnector, *asked: Any) -> ResponseHandler:
+        protocol = await create(self, *asked)
+        await received.wait()
+        return protocol
+
+    monkeypatch.setattr(ResponseHandler, "data_received", data_received)
+    monkeypatch.setattr(TCPConnector, "_create_connection", connected)
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 503 Busy\r\nretry-after: 3\r\ncontent-length: 0\r\n\r\n")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server, asyncio.timeout(5):
+        upstream = HttpUpstream(ROW, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        with pytest.raises(UpstreamUnavailable) as raised:
+            async with upstream.send(method, "/x", body=b"{}"):
+                pass
+        assert raised.value.retry_after == 3
         await upstream.aclose()
 
 

@@ -288,6 +288,7 @@ async def test_however_chunks_are_cut_the_body_arrives_whole(seed: int) -> None:
         (b"4\r\nhello\r\n", b""),
         (b"5;a=b\r\nhello\r\n", b""),
         (b"+5\r\nhello\r\n", b""),
+        (b"0x5\r\nhello\r\n", b""),
         (b"1_0\r\n0123456789abcdef\r\n", b""),
         (b"-1\r\n\r\n", b""),
         (b"\r\n\r\n", b""),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gateway.spoken import SpokenText, spoken
 
 MARKS = ["**", "*", "_", "`", "```", "~~", "[", "](", ")", "!", "<b>", "<", ">", "\n", "- ", "1. ", "# ", "|", "\\"]
+MARKS += ["<!--", "-->", '<a b="', '">', "='"]
 WORDS = [
     "a",
     "굵게",

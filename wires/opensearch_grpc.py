@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote
 from uuid import uuid4
@@ -18,7 +18,6 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health
 from grpc_reflection.v1alpha import reflection
-from opensearch.protobufs.schemas import common_pb2
 from opensearch.protobufs.services.ml_service_pb2 import DESCRIPTOR
 from opensearch.protobufs.services.ml_service_pb2_grpc import MLServiceServicer, add_MLServiceServicer_to_server
 
@@ -31,6 +30,7 @@ from gateway.tracing import current_trace, read_trace
 from wires.auth import Policy
 from wires.middleware import SANE_ID
 from wires.opensearch.encoder import ContentEncoder
+from wires.opensearch.messages import MessageWriter, Shortcut, sendable
 from wires.opensearch.streams import UNFIT_INTERFACE, StreamPool, demand_remote_inference, find_target, streamed_request
 from wires.ports import grpc_address, port_taken
 
@@ -177,12 +177,13 @@ class MachineLearning(MLServiceServicer):  # type: ignore[misc]  # the generated
         chat = streamed_request(target, parameters)
         encoder = ContentEncoder()
         async with self._pool.chat(chat, wire=WIRE_NAME) as events:
+            events.hand_to(Shortcut(encoder, call.writer))
             async for event in events:
-                for content in encoder.contents(event):
-                    await call.send(content, last=False)
+                await call.send(encoder.contents(event))
                 if isinstance(event, Finished):
-                    await call.send("", last=True)
+                    await call.finish(("",))
                 elif isinstance(event, Failed):
+                    await call.finish(())
                     raise event.error
 
 
@@ -202,6 +203,7 @@ class _Call:
         asked = self._metadata.get("x-request-id", "")
         self.scope = RequestScope(asked if SANE_ID.fullmatch(asked) else uuid4().hex, WIRE_NAME)
         self._wait = WaitLimit()
+        self.writer = MessageWriter(context.write)
 
     async def begin(self) -> None:
         """Say the request id at once, before the model has said anything."""
@@ -212,10 +214,21 @@ class _Call:
         # Clients whose call failed often see the trailing metadata alone.
         self._context.set_trailing_metadata((id,))
 
-    async def send(self, content: str, *, last: bool) -> None:
-        """One message. Raises Waited when the client accepts nothing."""
+    async def send(self, contents: Iterable[str]) -> None:
+        """One message each. Raises Waited when the client accepts nothing."""
+        self.writer.put(contents)
+        while not self.writer.ready():
+            await self._progress()
+
+    async def finish(self, contents: Iterable[str]) -> None:
+        """Those as last messages, and return when all are sent. Raises Waited when the client accepts nothing."""
+        self.writer.put(contents, last=True)
+        while not self.writer.idle():
+            await self._progress()
+
+    async def _progress(self) -> None:
         with self._wait.bounded(self._stall):
-            await self._context.write(message(content, last))
+            await self.writer.progress()
 
     async def fail(self, error: GatewayError) -> None:
         """End the call with the status of `error`."""
@@ -226,11 +239,12 @@ class _Call:
         trailing = [("x-request-id", self.scope.request_id)]
         if error.retry_after is not None:
             trailing.append(("retry-after", str(max(1, round(error.retry_after)))))
-        await self._context.abort(code, _sendable(error.message)[:LONGEST_DETAILS], tuple(trailing))
+        await self._context.abort(code, sendable(error.message)[:LONGEST_DETAILS], tuple(trailing))
 
     def end(self) -> None:
-        """Drop the timer."""
+        """Drop the timer, and what was not written."""
         self._wait.stop()
+        self.writer.close()
 
     def as_scope(self) -> dict[str, Any]:
         """The call as the authentication of the HTTP wires sees a request."""
@@ -238,14 +252,6 @@ class _Call:
         headers = [(key.encode("latin-1"), value.encode("utf-8")) for key, value in self._metadata.items()]
         client = (found["host"], 0) if found else None
         return {"type": "http", "method": "POST", "path": f"/{SERVICE}", "headers": headers, "client": client}
-
-
-def message(content: str, last: bool) -> Any:
-    """A PredictResponse. Both fields are set also where they have their default, as the real server does."""
-    output = common_pb2.Output(
-        name="response", data_as_map=common_pb2.DataAsMap(content=_sendable(content), is_last=last)
-    )
-    return common_pb2.PredictResponse(inference_results=[common_pb2.InferenceResults(output=[output])])
 
 
 def _parameters(request: Any) -> Mapping[str, Any]:
@@ -267,8 +273,3 @@ def _parameters(request: Any) -> Mapping[str, Any]:
     if given.HasField("x_llm_interface"):
         parameters["_llm_interface"] = given.x_llm_interface
     return parameters
-
-
-def _sendable(text: str) -> str:
-    """`text` as UTF-8 can carry it: protobuf and gRPC refuse lone surrogates."""
-    return text.encode("utf-8", "replace").decode()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from adapters.http import LONGEST_BODY
 from gateway.config import ProviderType
 from gateway.errors import (
     GatewayError,
@@ -20,6 +21,7 @@ from gateway.errors import (
 )
 from tests.remote.upstreams import EVENT_STREAM, KEY, KINDS, outcome, upstream
 from tests.upstreams.byte_server import Answer, Framing, json_answer
+from tests.upstreams.replicate_fake import ID
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 NEVER = Answer(status=500)
@@ -84,6 +86,20 @@ async def test_broken_compression_is_a_failure(kind: ProviderType, body: bytes) 
         _, finished, error = await outcome(remote.events())
     assert finished is None
     assert isinstance(error, UpstreamError)
+
+
+@every_kind
+async def test_an_answer_without_an_end_is_not_kept(kind: ProviderType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adapters.replicate.POLL_SECONDS", 0)
+    endless = Answer([bytes(1024 * 1024)] * (LONGEST_BODY // 1024 // 1024 + 1), headers={"content-type": "text/json"})
+    answers = [json_answer({"error": "no such route"}, 405), endless] if kind == "opensearch" else [endless]
+    begun = json_answer({"id": ID, "status": "starting"}, 201) if kind == "replicate" else None
+    async with upstream(kind, *answers, refusal=begun) as remote:
+        remote.server.routes[f"/v1/predictions/{ID}"] = endless
+        _, finished, error = await outcome(remote.events())
+    assert finished is None
+    assert error is not None
+    assert error.message == f"Provider 'far' answered with more than {LONGEST_BODY} bytes."
 
 
 def leaky_answers(kind: str) -> Iterator[Answer]:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.errors import InvalidRequest
@@ -77,7 +78,7 @@ class Invocation:
 
     def to(self, model: str) -> Invocation:
         """The same invocation of another model: an endpoint's name decides, whatever the body says."""
-        return replace(self, request=replace(self.request, model=model))
+        return replace(self, request=structs.replace(self.request, model=model))
 
 
 def parse(raw: bytes) -> Invocation:

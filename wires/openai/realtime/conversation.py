@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from gateway.errors import InvalidRequest, NotFound
 from gateway.request import ChatRequest, Image, Message, Part, Role, Text, ToolCall, ToolResult, text_message
