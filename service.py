@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import bentoml
 import click
 from bentoml._internal.configuration.containers import BentoMLContainer
+from bentoml._internal.context import server_context
 from pydantic import Field
 from starlette.middleware.cors import CORSMiddleware
 
@@ -32,6 +33,7 @@ from wires.middleware import DisconnectMiddleware, RequestMiddleware
 from wires.ports import check_grpc_port, check_port
 from wires.quick_socket import quicken_sockets
 from wires.signatures import SignatureMiddleware
+from wires.supervisor import leave_with_supervisor
 
 configure_logging()
 try:
@@ -79,6 +81,12 @@ class Polywire:
     def keep_what_is_loaded(self) -> None:
         """Once more than at import: by now the application and its routes are there."""
         keep_what_is_loaded()
+
+    @bentoml.on_startup  # type: ignore[untyped-decorator]  # BentoML ships no type for it
+    def leave_with_supervisor(self) -> None:
+        """Only where there is one: whoever runs a worker alone may leave before it."""
+        if server_context.worker_index is not None:
+            leave_with_supervisor()
 
     async def __is_ready__(self) -> bool:
         """Drives `/readyz`: not ready from the moment that this worker is told to stop."""

@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from gateway.config_errors import ConfigError, explain
+from gateway.config_errors import ConfigError, Sources, explain, refuse_at, refuse_doubles
 from gateway.connector_settings import ConnectorSettings, RegularExpression
 from gateway.limits import Limits as Limits  # part of these settings
 
@@ -191,23 +191,30 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _names_resolve(self) -> Self:
         names = [row.name for row in self.providers]
-        _refuse_doubles("providers", names)
-        _refuse_doubles("models", [row.id for row in self.models])
-        if any(CONNECTOR in (row.name, row.type) for row in self.providers):
-            raise ValueError(f"{CONNECTOR!r} is no name or type for a provider row: it means registered models")
-        for row in self.models:
-            if row.provider not in names:
-                raise ValueError(
-                    f"model {row.id!r} names provider {row.provider!r}; the providers are {', '.join(names)}"
+        _refuse_doubles("providers", "name", names)
+        _refuse_doubles("models", "id", [row.id for row in self.models])
+        for number, provider in enumerate(self.providers):
+            for field in ("name", "type"):
+                if getattr(provider, field) == CONNECTOR:
+                    refuse_at(("providers", number, field), f"{CONNECTOR!r} means registered models; it is no row's")
+        for number, model in enumerate(self.models):
+            if model.provider not in names:
+                if "models" not in self.model_fields_set:
+                    refuse_at(("models",), "is missing: without it, models are those of a provider row named 'local'")
+                known = ", ".join(names) or "none"
+                refuse_at(
+                    ("models", number, "provider"),
+                    f"model {model.id!r} names provider {model.provider!r}; the providers are {known}",
                 )
         return self
 
     @model_validator(mode="after")
     def _replicas_share_a_store(self) -> Self:
         if self.replicas > 1 and self.store.startswith("sqlite:"):
-            raise ValueError(
+            refuse_at(
+                ("replicas",),
                 f"{self.replicas} replicas need a store that all of them reach, and an SQLite file is one machine's: "
-                "set POLYWIRE_STORE (store:) to a Redis, such as 'redis://redis:6379/0'"
+                "set POLYWIRE_STORE (store:) to a Redis, such as 'redis://redis:6379/0'",
             )
         return self
 
@@ -239,6 +246,7 @@ class Settings(BaseSettings):
         text = file.read_text(encoding="utf-8")
         try:
             values = yaml.safe_load(text) or {}
+            refuse_doubles(text, str(file))
         except yaml.YAMLError as error:
             raise ConfigError(f"{file} is not valid YAML: {error}") from error
         if not isinstance(values, dict):
@@ -251,7 +259,7 @@ def _validated(values: dict[str, Any], text: str, source: str) -> Settings:
         return Settings(**values)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
-        raise ConfigError(explain(problems, text, source, _sections())) from None
+        raise ConfigError(explain(problems, Sources(text, source, os.environ), _sections())) from None
 
 
 def _sections() -> dict[str, type[BaseModel]]:
@@ -267,10 +275,10 @@ def _sections() -> dict[str, type[BaseModel]]:
     }
 
 
-def _refuse_doubles(section: str, names: list[str]) -> None:
-    doubles = {name for name in names if names.count(name) > 1}
-    if doubles:
-        raise ValueError(f"{section} names {', '.join(sorted(doubles))} more than once")
+def _refuse_doubles(section: str, field: str, names: list[str]) -> None:
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            refuse_at((section, number, field), f"{section} names {name!r} more than once")
 
 
 def _environment(variable: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -16,7 +17,10 @@ from gateway.events import AudioDelta
 from gateway.request import SpeechRequest
 from gateway.speech import speak
 from tests.local_fixtures import ROW, SETTINGS
+from tests.running import ROOT
 from tests.voices import FINISHED, REQUEST, FakeChat, FakeVoice
+
+STUCK_SECONDS = 60
 
 
 @pytest.fixture
@@ -60,6 +64,30 @@ async def test_a_step_that_nobody_waits_for_is_dropped_and_the_others_run(thread
     gate.set()
     await asyncio.gather(holding, *waiting[1:])
     assert order == ["2.0", "3.0"]
+
+
+async def test_a_step_that_goes_on_holds_up_neither_the_close_nor_the_end_of_the_process() -> None:
+    script = f"""
+import asyncio, threading, time
+from adapters.local_thread import EngineThread
+
+async def main():
+    began = threading.Event()
+    thread = EngineThread("test")
+    step = asyncio.create_task(thread.run(lambda: (began.set(), threading.Event().wait({STUCK_SECONDS}))))
+    await asyncio.to_thread(began.wait)
+    step.cancel()
+    await thread.aclose()
+    print("closed")
+
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(STUCK_SECONDS / 2):
+        output, complaint = await process.communicate()
+    assert (process.returncode, output, complaint) == (0, b"closed\n", b"")
 
 
 async def test_a_failed_step_fails_its_caller_only(thread: EngineThread) -> None:

@@ -12,6 +12,9 @@ from wires.base import Wire, unknown_route, wrong_method
 
 QUIET_PATHS = frozenset({"/livez", "/readyz", "/healthz", "/ping", "/metrics"})
 CLIENT_CLOSED_REQUEST = 499
+PAGE = "/"
+PAGE_POLICY = b"default-src 'self' 'unsafe-inline'; img-src 'self' data:"
+"""BentoML's page would load a tag manager and badges from other hosts, which would learn who opened it."""
 
 
 class Answer:
@@ -78,6 +81,8 @@ class Answer:
     def _begin(self, message: Message) -> None:
         self.started = True
         message["headers"] = [*message["headers"], (b"x-request-id", self._request.request_id.encode())]
+        if self._scope["path"] == PAGE:
+            message["headers"].append((b"content-security-policy", PAGE_POLICY))
         if self._stopping.stage > Stage.SERVING and message["type"] == "http.response.start":
             # The next request of this client belongs to another worker.
             MutableHeaders(scope=message)["connection"] = "close"

@@ -101,6 +101,9 @@ class DisconnectMiddleware:
         self.limits = limits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._serve_socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -111,6 +114,17 @@ class DisconnectMiddleware:
                 await connection.run(self.app, scope)
         except _Refused as refused:
             await self.wire_of(scope["path"]).refuse(refused.error)(scope, receive, send)
+
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A client that takes nothing, not even the goodbye, is left at the last stage of a stop."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - an ASGI application runs in a task
+        with self.stopping.at(Stage.ABORTING, task.cancel):
+            try:
+                await self.app(scope, receive, send)
+            except asyncio.CancelledError:
+                if self.stopping.stage < Stage.ABORTING or task.uncancel() > 0:
+                    raise
 
     def _check(self, scope: Scope) -> None:
         length = headers_of(scope).get("content-length", "0")

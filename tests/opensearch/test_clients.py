@@ -7,7 +7,7 @@ import json
 import shutil
 
 import pytest
-from opensearchpy import NotFoundError, OpenSearch
+from opensearchpy import AsyncOpenSearch, NotFoundError, OpenSearch
 
 from tests.opensearch.cluster import (
     ML,
@@ -102,6 +102,49 @@ async def test_case_33_opensearch_py_runs_the_whole_way(cluster: Cluster) -> Non
             client.close()
 
         await asyncio.to_thread(walk)
+
+
+async def test_opensearch_py_learns_who_we_are_and_sniffs_the_address_that_it_had(cluster: Cluster) -> None:
+    async with AsyncOpenSearch(cluster.service.url, sniff_on_start=True) as client:
+        assert await client.ping() is True
+        said = await client.info()
+        assert (said["cluster_name"], said["version"]["distribution"]) == ("polywire", "opensearch")
+        assert (await client.cluster.health(wait_for_status="green"))["status"] == "green"
+        asked = {"parameters": {"messages": [{"role": "user", "content": "hi"}]}}
+        whole = await client.plugins.ml.predict_model(model_id="echo", body=asked)
+        assert whole["inference_results"]
+        hosts = [connection.host for connection in client.transport.connection_pool.connections]
+    assert hosts == [cluster.service.url]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"user-agent": "opensearch-js/3.9.0 (linux 6.18.44-x64; Node.js v20.20.2)"},
+        {"user-agent": "opensearch-java/3.2.0 (Java/21)", "accept": "application/json"},
+        {"user-agent": "curl/7.88.1", "accept": "application/json"},
+    ],
+    ids=["js", "java", "curl"],
+)
+async def test_the_root_says_who_we_are_to_each_client(cluster: Cluster, headers: dict[str, str]) -> None:
+    # httpx adds an `Accept` of its own where none is given, which no client here is known by.
+    answer = await cluster.client.get("/?pretty", headers=headers)
+    said = answer.json()
+    assert answer.headers["content-type"] == "application/json; charset=UTF-8"
+    assert answer.text.startswith('{\n  "name": "polywire"')
+    assert said["tagline"] == "The OpenSearch Project: https://opensearch.org/"
+    # Java's client takes no answer that lacks one of these.
+    assert {"number", "build_date", "build_hash", "build_type", "lucene_version"} <= said["version"].keys()
+    head = await cluster.client.head("/", headers=headers)
+    assert (head.status_code, head.content) == (200, b"")
+
+
+async def test_the_page_stays_where_a_browser_or_nobody_in_particular_asks(cluster: Cluster) -> None:
+    browser = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,*/*;q=0.8"
+    for accept in (browser, "*/*"):
+        answer = await cluster.client.get("/", headers={"accept": accept})
+        assert answer.status_code == 200
+        assert "swagger-ui" in answer.text
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed: apt-get install curl")

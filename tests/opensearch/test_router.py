@@ -26,6 +26,9 @@ async def test_an_unknown_path_is_400_without_a_status_key(cluster: Cluster) -> 
     answer = await cluster.client.post(f"{ML}/nothing", content=BODY, headers=JSON)
     assert answer.status_code == 400
     assert answer.json() == {"error": f"no handler found for uri [{ML}/nothing] and method [POST]"}
+    answer = await cluster.client.get("/_cluster/state")
+    assert answer.json() == {"error": "no handler found for uri [/_cluster/state] and method [GET]"}
+    assert (await cluster.client.put("/_cluster/health")).headers["allow"] == "GET"
 
 
 async def test_case_41_content_types_and_query_parameters(cluster: Cluster) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,13 @@ WAIT_SECONDS = 10
 
 
 @contextmanager
-def chromium(profile: Path, *flags: str) -> Iterator[Chrome]:
+def chromium(profile: Path, *flags: str, logs: Mapping[str, str] = {"browser": "ALL"}) -> Iterator[Chrome]:
     """A browser with a fresh profile that ends with the block. Nothing is downloaded."""
     options = ChromeOptions()
     options.binary_location = CHROMIUM or ""
     for flag in (*FLAGS, *flags, f"--user-data-dir={profile}", "--window-size=1280,860"):
         options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.set_capability("goog:loggingPrefs", dict(logs))
     driver = Chrome(options=options, service=ChromeService(executable_path=DRIVER))
     try:
         yield driver

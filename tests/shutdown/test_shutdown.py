@@ -16,6 +16,7 @@ from typing import Any
 
 import grpc
 import httpx
+import psutil
 import pytest
 import websockets
 from opensearch.protobufs.services.ml_service_pb2_grpc import MLServiceStub
@@ -24,7 +25,7 @@ from gateway.prediction import load
 from stores import open_store
 from tests.conftest import scripted_config
 from tests.opensearch.calls import asked, read
-from tests.running import Service, running
+from tests.running import Service, is_open, running
 from tests.shutdown.clients import MESSAGES, POSTS, Client, every_kind, sent
 from tests.upstreams.byte_server import Act, Answer, ByteServer
 
@@ -219,6 +220,19 @@ async def test_every_worker_drains_without_the_servers_own_bound(tmp_path_factor
             assert time.monotonic() - began < 1 + AFTER_LIMIT + 3 * machine.late
 
 
+async def test_workers_whose_supervisor_is_killed_drain_and_leave(tmp_path_factory: pytest.TempPathFactory) -> None:
+    async with stoppable(tmp_path_factory, limit=LONG, workers=2, grace=0) as (service, http):
+        clients = [client for client in every_kind(service, http) if client.kind == "openai, ends in time"]
+        tasks = await started(clients)
+        workers = service.workers()
+        service.process.kill()
+        assert await asyncio.gather(*tasks) == [client.sees for client in clients]
+        _, left = await asyncio.to_thread(psutil.wait_procs, workers, LONG / 3)
+        assert len(workers) == 2
+        assert not left
+        assert not is_open(service.port)
+
+
 async def test_clients_that_do_not_read_do_not_hold_up_the_end(tmp_path_factory: pytest.TempPathFactory) -> None:
     async with stoppable(tmp_path_factory, limit=0.5) as (service, _), AsyncExitStack() as stack:
         for path, body in UNREAD.items():
@@ -237,6 +251,7 @@ async def test_clients_that_do_not_read_do_not_hold_up_the_end(tmp_path_factory:
             over = time.monotonic() - began
         print(f"process after {over:.2f} s, timers late {machine.late:.2f} s")  # noqa: T201
         assert over < 0.5 + AFTER_LIMIT + 3 * machine.late
+        assert "Traceback" not in service.log.read_text()
 
 
 async def stuck(service: Service, streams: int) -> None:

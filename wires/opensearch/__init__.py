@@ -5,11 +5,20 @@ Connectors and models that are created here are models of every wire. gRPC: wire
 
 from __future__ import annotations
 
-from wires.opensearch import connectors, models, predict, settings, tasks, unknown
+from wires.opensearch import cluster, connectors, models, predict, settings, tasks, unknown
 from wires.opensearch.errors import WIRE
 from wires.opensearch.streams import StreamPool
 
 __all__ = ["ROUTERS", "WIRE", "StreamPool"]
 
-ROUTERS = (connectors.router, models.router, tasks.router, predict.router, settings.router, unknown.router)
+ROUTERS = (
+    connectors.router,
+    models.router,
+    tasks.router,
+    predict.router,
+    settings.router,
+    cluster.root,
+    cluster.router,
+    unknown.router,
+)
 """`unknown` comes last: it answers what no other route takes."""

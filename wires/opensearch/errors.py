@@ -81,4 +81,4 @@ def refused(message: str, status: int = 400) -> InvalidRequest:
 
 
 REFUSALS = refusals(fields("error", error=any_of("string", "object"), status="integer"))
-WIRE = Wire("opensearch", re.compile(r"/_plugins(/.*)?|/_cluster/settings"), error_response)
+WIRE = Wire("opensearch", re.compile(r"/_(plugins|cluster|nodes)(/.*)?"), error_response)

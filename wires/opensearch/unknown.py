@@ -7,13 +7,13 @@ from fastapi.routing import APIRoute
 from starlette.responses import PlainTextResponse, Response
 
 from gateway.errors import InvalidRequest
-from wires.opensearch import connectors, models, predict, settings, tasks
+from wires.opensearch import cluster, connectors, models, predict, settings, tasks
 from wires.opensearch.errors import FLAT, NO_HANDLER, WIRE
 
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 ROUTES = [
     route
-    for module in (connectors, models, tasks, predict, settings)
+    for module in (connectors, models, tasks, predict, settings, cluster)
     for route in module.router.routes
     if isinstance(route, APIRoute)
 ]
@@ -21,7 +21,8 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.api_route("/_plugins/{path:path}", methods=METHODS)
-@router.api_route("/_cluster/settings", methods=METHODS)
+@router.api_route("/_cluster/{path:path}", methods=METHODS)
+@router.api_route("/_nodes/{path:path}", methods=METHODS)
 async def unknown(request: Request) -> Response:
     """A wrong method, a path that nobody knows, or a question for the methods."""
     allowed = sorted(
