@@ -39,7 +39,7 @@ class Shortcut(Generic[Item]):
     ) -> Self:
         """What `decode` makes of each piece of the body that was not taken: all of it, or until `ended`.
 
-        `first` was read before. Iterating raises aiohttp's exceptions, which become GatewayErrors in `HttpUpstream.send`.
+        `first` was read before. Iterating raises aiohttp's exceptions; `HttpUpstream.send` tells them as GatewayErrors.
         """
         self._response, self._decode, self._ended, self._piece = response, decode, ended, first
         self._left: Iterator[Item] | None = None
