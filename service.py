@@ -14,11 +14,11 @@ from pydantic import Field
 from starlette.middleware.cors import CORSMiddleware
 
 from adapters import build
+from gateway.access_log import configure_logging
 from gateway.catalog import Gateway
 from gateway.config import Settings
 from gateway.config_errors import ConfigError
 from gateway.stopping import Stage
-from gateway.telemetry import configure_logging
 from stores import open_store
 from wires import create_app, generate, wire_of
 from wires.auth import AuthMiddleware

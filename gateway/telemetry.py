@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 import time
-from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
-from pydantic_core import to_json
 
+from gateway.access_log import write_line
 from gateway.errors import Cancelled, GatewayError, Truncated
 from gateway.events import Failed, Finished, FinishReason, Usage
 from gateway.tally import Tally
@@ -58,10 +55,6 @@ CODES = {
 """The codes of refusals that are not ours: BentoML's answers to its own API."""
 
 tally = Tally()
-access_log = logging.getLogger("polywire.access")
-RECORD = vars(logging.LogRecord(access_log.name, logging.INFO, "", 0, "", None, None))
-"""What the records of all lines have in common; each would look for its thread, process and path again."""
-
 MetricT = TypeVar("MetricT", Counter, Gauge, Histogram)
 
 
@@ -92,30 +85,6 @@ class RequestScope:
 
 
 current_request: ContextVar[RequestScope | None] = ContextVar("polywire_request", default=None)
-
-
-class LineHandler(logging.StreamHandler[TextIO]):
-    """Writes messages as they are; the way through a Formatter costs as much as the writing."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            self.stream.write(f"{record.msg}\n")
-            self.stream.flush()
-        except Exception:
-            self.handleError(record)
-
-
-def configure_logging() -> None:
-    """Send Polywire's own loggers to stderr: JSON lines as they are, everything else with its level."""
-    for name, kind in (("polywire.access", LineHandler), ("polywire", logging.StreamHandler)):
-        logger = logging.getLogger(name)
-        if logger.handlers:
-            continue
-        handler = kind(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
-        logger.addHandler(handler)
-        logger.setLevel(logging.INFO)
-        logger.propagate = False
 
 
 class Meter:
@@ -240,7 +209,7 @@ def write_access_line(
     }
     if request:
         request.logged = True
-    _write(line)
+    write_line(line)
 
 
 def count_request(wire: str, status: int) -> None:
@@ -268,18 +237,7 @@ def log_request(request: RequestScope, status: int, outcome: str, code: str | No
         "code": code,
         "duration_ms": _rounded((time.perf_counter() - request.started_at) * 1000),
     }
-    _write(line)
-
-
-def _write(line: Mapping[str, object]) -> None:
-    if not access_log.isEnabledFor(logging.INFO):
-        return
-    # Not `access_log.info`, which looks for its caller through the stack, four times as long as all the rest.
-    text = to_json(line, exclude_none=True).decode()
-    record = logging.LogRecord.__new__(logging.LogRecord)
-    vars(record).update(RECORD, msg=text, created=time.time())
-    for handler in access_log.handlers:
-        handler.handle(record)
+    write_line(line)
 
 
 def _now() -> str:
