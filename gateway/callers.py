@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from dataclasses import dataclass
+
+import msgspec
 
 ANYONE = "anonymous"
 """The owner of what is made without a key."""
@@ -11,8 +12,7 @@ ADMIN = "admin"
 """The owner of what an administrator made: the service's own, which outlives a change of the admin key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """One caller. `owner` names what is theirs; `admin` sees everything; `creates` may register models."""
 
     owner: str = ANYONE

@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, TypeVar
 
 from fastapi import Request
@@ -127,8 +128,7 @@ class StreamResponse(Response):
     ) -> None:
         # Not Response's own __init__, which would look for a body's length.
         self.status_code, self.background, self.body = 200, None, b""
-        given = {"content-type": media_type, **headers}
-        self.raw_headers = [(name.encode(), value.encode()) for name, value in given.items()]
+        self.raw_headers = list(_encoded(("content-type", media_type), *headers.items()))
         self._open = open_stream
         self._encoder = encoder
         self._wire = wire
@@ -200,3 +200,9 @@ class _Shortcut:
         if data:
             self._way.put(data)
             self._body.sent()
+
+
+@lru_cache(maxsize=64)
+def _encoded(*headers: tuple[str, str]) -> Sequence[tuple[bytes, bytes]]:
+    """Headers as ASGI has them; nearly all responses have the same."""
+    return [(name.encode(), value.encode()) for name, value in headers]

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict
 from gateway.errors import InvalidRequest, Unsupported
 from gateway.request import Image, Message, Part, Role, Text, ToolCall, ToolResult
 
+ROLES = {"developer": Role.SYSTEM, **{str(role): role for role in Role}}
+
 
 class OpenBody(BaseModel):
     """A body whose unknown fields are kept and ignored."""
@@ -58,7 +60,7 @@ def _message(index: int, body: MessageBody) -> Message:
         if body.tool_call_id is None:
             raise InvalidRequest("A tool message needs the tool_call_id it answers.", param=f"{where}.tool_call_id")
         return Message(Role.TOOL, (ToolResult(body.tool_call_id, _result_text(where, body.content)),))
-    role = Role.SYSTEM if body.role == "developer" else Role(body.role)
+    role = ROLES[body.role]
     calls = [ToolCall(call.id, call.function.name, call.function.arguments or "{}") for call in body.tool_calls or ()]
     content = body.refusal if body.content is None else body.content
     if content is None and not calls:
