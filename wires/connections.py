@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from gateway.config import Limits
 from gateway.errors import GatewayError, InvalidRequest, RateLimited, reason_phrase
 from wires.base import SHORT_WAY, Wire, retry_headers
+from wires.endings import Ending, lingering
 from wires.paces import ENDS, HANDSHAKES
 
 WireOf = Callable[[str], Wire]
@@ -74,10 +75,10 @@ class ChunkedWay:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1, with a clock and a measure on every request's head.
+    """uvicorn's HTTP/1.1, with a clock and a measure on every request's head, and on what comes after an answer.
 
     When there are too many connections, the one goes that has waited longest with its head unfinished: whoever holds
-    thousands of them open keeps nobody out.
+    thousands of them open keeps nobody out. Those that only linger (wires/endings.py) are not counted here.
     """
 
     limits: ClassVar[Limits] = Limits()
@@ -89,15 +90,17 @@ class BoundedProtocol(HttpToolsProtocol):
     _clock: asyncio.TimerHandle | None = None
     _head_open = True
     _head_bytes = 0
+    """Of the head, or of what came since the last one that is nobody's."""
     _departures: dict[object, Callable[[], None]]
     url = b""
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        self._ending = Ending(transport, self, self.limits.header_seconds, self.limits.request_bytes)
+        super().connection_made(self._ending.as_transport)
         BoundedProtocol.everybody = self.connections
         self._departures = {}
         transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, SEND_BYTES)
-        if len(self.connections) > self.limits.connections:
+        if len(self.connections) - lingering() > self.limits.connections:
             leaving = next(iter(self._unfinished), self)
             leaving._refuse(_full(self.limits))
             if leaving is self:
@@ -106,6 +109,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
+        self._ending.lost()
         super().connection_lost(exc)
         for leave in list(self._departures.values()):
             leave()
@@ -119,11 +123,35 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > self.limits.header_bytes:
                 self._refuse(_too_large(self.limits))
+        elif self._answered and self.parser is not None:
+            # The rest of a body that was not waited for, or line breaks: uvicorn lets them go on for ever.
+            self._start_clock()
+            self._head_bytes += len(data)
+            if self._head_bytes > self.limits.request_bytes:
+                self._ending.end()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio heeds what it returns
         # At once where somebody has to hear of it; and where TLS closes it whatever this says.
-        at_once = self.scheme == "https" or not (self.cycle is None or self.cycle.response_complete)
-        return not at_once and not ENDS.do(self.transport.close)
+        if self.scheme == "https" or not self._answered:
+            self._ending.end()
+            return False
+        return not ENDS.do(self._ending.end)
+
+    def unheard(self) -> bool:
+        """As Owner says: an answer that did not wait for all of its request, or for those behind it."""
+        return bool(self.pipeline) or (self.cycle is not None and self.cycle.response_complete and self.cycle.more_body)
+
+    def send_400_response(self, msg: str) -> None:
+        if self._answered:
+            self._refuse(InvalidRequest(msg))
+        else:
+            super().send_400_response(msg)
+
+    def shutdown(self) -> None:
+        if self._answered:
+            self._ending.end()
+        else:
+            super().shutdown()
 
     def handle_websocket_upgrade(self) -> None:
         if not HANDSHAKES.do(self._upgrade):
@@ -132,6 +160,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _upgrade(self) -> None:
         if self.transport.is_closing():
             return
+        self._stop_clock()
         self.transport.resume_reading()
         super().handle_websocket_upgrade()
         # It refers to what refers to it, and nothing more comes this way.
@@ -163,15 +192,22 @@ class BoundedProtocol(HttpToolsProtocol):
     def _refuse_late(self) -> None:
         self._refuse(_too_slow(self.limits))
 
+    @property
+    def _answered(self) -> bool:
+        """Whether every request that came so far has its answer."""
+        return self.cycle is None or self.cycle.response_complete
+
     def _refuse(self, error: GatewayError) -> None:
-        """Answer in the shape of the wire whose path was said, if it was, and close."""
+        """Answer a request that has not come in the shape of the wire whose path was said, if it was; and close."""
         self._stop_clock()
         if self.transport.is_closing():
             return
-        if self.cycle is None or self.cycle.response_complete:
+        if self._answered and self._head_open:
             path = self.url.partition(b"?")[0].decode("latin-1")
             self.transport.write(_as_bytes(BoundedProtocol.wire_of(path).refuse(error), error))
-        self.transport.close()
+            self._ending.linger()
+        else:
+            self._ending.end()
 
 
 def _as_bytes(response: Response, error: GatewayError) -> bytes:
