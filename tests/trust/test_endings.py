@@ -1,4 +1,4 @@
-"""A client that is still sending when it is answered reads the answer and no reset; and nobody is held open for long."""
+"""A client that is still sending when it is answered reads the answer, no reset; and nobody is held open for long."""
 
 from __future__ import annotations
 
