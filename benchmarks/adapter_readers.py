@@ -28,9 +28,10 @@ from replicate.client import Client
 from adapters import build
 from gateway.config import Settings
 from gateway.events import StreamEvent, TextDelta
+from gateway.patience import Patience
 from gateway.ports import ChatProvider
 from gateway.request import ChatRequest, Role, text_message
-from gateway.streams import Patience, open_stream
+from gateway.streams import open_stream
 from gateway.telemetry import Meter
 from tests.contract.providers import ENTRIES
 

@@ -50,12 +50,15 @@ class Bursts(AsyncGenerator[Item, None]):
                 raise
             self._items = iter(await anext(self._bursts))
 
-    def rest(self) -> Iterator[Item]:
+    def rest(self) -> list[Item]:
         """The items that came together with the last one. A failure among them waits for the next `anext`."""
+        rest: list[Item] = []
         try:
-            yield from self._items
+            for item in self._items:
+                rest.append(item)
         except Exception as error:
             self._items = failing(error)
+        return rest
 
     async def asend(self, value: None) -> Item:
         return await anext(self)

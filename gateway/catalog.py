@@ -16,6 +16,7 @@ from gateway.config import CONNECTOR, Kind, ModelRow, ProviderRow, Settings
 from gateway.connector import Connector
 from gateway.errors import GatewayError, InvalidRequest, NotFound, PayloadTooLarge, UpstreamTimeout
 from gateway.events import AudioEvent, Failed, Finished, FinishReason, StreamEvent
+from gateway.patience import Patience
 from gateway.ports import (
     ChatProvider,
     ConnectorProvider,
@@ -31,7 +32,7 @@ from gateway.room import Room
 from gateway.speech import HeardText, SpeechFeed, speak, speak_feed, synthesize
 from gateway.speech_events import finished, metered
 from gateway.stopping import Stopping
-from gateway.streams import EventStream, Patience, open_stream
+from gateway.streams import EventStream, open_stream
 from gateway.target import Plan, Target
 from gateway.telemetry import Meter
 

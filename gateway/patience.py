@@ -1,16 +1,32 @@
-"""Bounds on waiting, with one timer per stream instead of one per event."""
+"""Bounds on waiting, with one timer per stream instead of one per event, and the pause before another try."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import random
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import Self, TypeVar
+
+from gateway.errors import GatewayError, UpstreamTimeout
 
 Result = TypeVar("Result")
 
 RING_AGAIN_SECONDS = 1.0
 """Pause before an awaitable that took no notice of its cancellation is cancelled once more."""
+
+LONGEST_RETRY_WAIT = 5.0
+"""Seconds. A provider that asks for a longer pause is not retried; its caller learns the pause instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a provider may be silent, in seconds (None: for ever), and how often its start is tried again."""
+
+    first_event: float | None = 60.0
+    idle: float | None = 60.0
+    retries: int = 0
 
 
 class Waited(Exception):
@@ -111,3 +127,12 @@ class WaitLimit:
         # Again for an awaitable that goes on waiting, in its `finally` say.
         self._deadline = self._loop.time() + min(self._again, RING_AGAIN_SECONDS)
         self._arm(self._deadline)
+
+
+def retry_pause(error: GatewayError, attempt: int) -> float | None:
+    """Seconds to wait before trying again, None when trying again is no use."""
+    if not error.retryable or isinstance(error, UpstreamTimeout):
+        return None
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= LONGEST_RETRY_WAIT else None
+    return float(0.25 * 2**attempt * random.uniform(0.75, 1.0))  # noqa: S311 - jitter, not a secret

@@ -16,11 +16,10 @@ from gateway.audio import Renderer
 from gateway.errors import UpstreamTimeout
 from gateway.events import AudioDelta, AudioEvent
 from gateway.heard import HeardText
-from gateway.patience import Waited, WaitLimit
+from gateway.patience import Patience, Waited, WaitLimit
 from gateway.pieces import SpokenPieces
 from gateway.ports import SpeechProvider
 from gateway.request import SpeechRequest
-from gateway.streams import Patience
 from gateway.waiting import Signal
 
 MOST_AUDIO_AHEAD = 256 * 1024

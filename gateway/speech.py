@@ -30,11 +30,12 @@ from gateway.events import (
 )
 from gateway.feed import SpeechFeed
 from gateway.heard import HeardText
+from gateway.patience import Patience
 from gateway.pieces import whole_pieces
 from gateway.ports import SpeechProvider
 from gateway.request import SpeechRequest
 from gateway.speaker import Speaker
-from gateway.streams import EVENTS_PER_BREATH, Patience
+from gateway.streams import EVENTS_PER_BREATH
 
 __all__ = ["HeardText", "SpeechFeed", "speak", "speak_feed", "synthesize"]
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, MutableSequence, Sequence
+from typing import Generic, Self, TypeVar
 
 from gateway.bursts import Bursts, Taker
 from gateway.errors import GatewayError, InternalError, Truncated, UpstreamTimeout
@@ -31,17 +28,14 @@ from gateway.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from gateway.patience import Waited, WaitLimit
-from gateway.stopping import Stage, Stopping, shutting_down
+from gateway.patience import Patience, Waited, WaitLimit, retry_pause
+from gateway.stopping import Calling, Stage, Stopping, shutting_down
 from gateway.telemetry import Meter
 
 log = logging.getLogger("polywire")
 
 ProviderEventT = TypeVar("ProviderEventT", bound=StreamEvent)
 Source = Callable[[], AsyncGenerator[ProviderEventT, None]]
-
-LONGEST_RETRY_WAIT = 5.0
-"""Seconds. A provider that asks for a longer pause is not retried; its caller learns the pause instead."""
 
 CLOSE_SECONDS = 5.0
 """How long a provider may take to close before its reader goes on without it."""
@@ -51,22 +45,20 @@ EVENTS_PER_BREATH = 32
 """A provider that has everything at once lets other streams go on after so many events."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How long a provider may be silent, in seconds (None: for ever), and how often its start is tried again."""
-
-    first_event: float | None = 60.0
-    idle: float | None = 60.0
-    retries: int = 0
-
-
 class EventStream(Generic[ProviderEventT]):
     """One stream: iterate it with `async for`. The last event is `Finished` or `Failed`, and there is only one.
 
     Built by `open_stream`; a wire never constructs it.
     """
 
-    def __init__(self, source: Source[ProviderEventT], started: Started, patience: Patience, meter: Meter) -> None:
+    def __init__(
+        self,
+        source: Source[ProviderEventT],
+        started: Started,
+        patience: Patience,
+        meter: Meter,
+        stopping: Stopping | None,
+    ) -> None:
         self.started = started
         self._open = source
         self._events: AsyncGenerator[ProviderEventT, None] | None = None
@@ -80,6 +72,28 @@ class EventStream(Generic[ProviderEventT]):
         self._audio = False
         self._ended = False
         self._stopped: GatewayError | None = None
+        self._stopping = stopping
+        self._ends: Calling | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._stopping is not None:
+            self._ends = self._stopping.at(Stage.ENDING, lambda: self.stop(shutting_down()))
+            self._ends.__enter__()
+        try:
+            await self.first()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._ends is not None:
+            self._ends.__exit__()
+            self._ends = None
+        try:
+            await self.aclose()
+        finally:
+            self.meter.close()
 
     def __aiter__(self) -> AsyncIterator[StreamEvent]:
         return self
@@ -95,10 +109,11 @@ class EventStream(Generic[ProviderEventT]):
                 ready.append(self._end(Failed(error)))
         return ready.popleft()
 
-    def rest(self) -> Iterator[StreamEvent]:
+    def rest(self) -> Sequence[StreamEvent]:
         """The events that are there already, so that they may be sent together with the last one."""
-        while self._ready:
-            yield self._ready.popleft()
+        rest = tuple(self._ready)
+        self._ready.clear()
+        return rest
 
     def hand_to(self, taker: Taker[StreamEvent]) -> None:
         """Let `taker` have events as they arrive. Who iterates sleeps meanwhile, and still gets the last event."""
@@ -116,9 +131,7 @@ class EventStream(Generic[ProviderEventT]):
         """For the provider's bursts, while `ready`. Raises InternalError for events that are against the grammar."""
         accepted: list[StreamEvent] = []
         try:
-            for event in items:
-                if self._accept(event):
-                    accepted.append(event)
+            self._accept_all(items, accepted)
         finally:
             self._wait.renew(self._patience.idle)
             if accepted and self._taker is not None:
@@ -131,7 +144,7 @@ class EventStream(Generic[ProviderEventT]):
             try:
                 await self._read(self._patience.first_event)
             except GatewayError as error:
-                pause = _retry_pause(error, attempt)
+                pause = retry_pause(error, attempt)
                 if len(self._ready) > 1:
                     self._ready.append(self._end(Failed(error)))
                     return
@@ -151,7 +164,6 @@ class EventStream(Generic[ProviderEventT]):
 
     async def aclose(self) -> None:
         """Close the provider's generator, and with it the upstream connection."""
-        self._wait.stop()
         await self._close_source()
 
     async def _close_source(self) -> None:
@@ -159,7 +171,7 @@ class EventStream(Generic[ProviderEventT]):
         if events is None:
             return
         try:
-            async with asyncio.timeout(CLOSE_SECONDS):
+            with self._wait.bounded(CLOSE_SECONDS):
                 await events.aclose()
         except Exception:
             # The provider is at fault, and the stream has its terminal event already.
@@ -168,6 +180,8 @@ class EventStream(Generic[ProviderEventT]):
             if _is_cancelled():
                 raise
             log.error("provider %r was cancelled from within while it closed", self.meter.provider)
+        finally:
+            self._wait.stop()
 
     async def _read(self, limit: float | None) -> None:
         """Wait for the provider's next event and take it with all that came together with it.
@@ -184,10 +198,9 @@ class EventStream(Generic[ProviderEventT]):
                 self._events = self._open()
             with self._wait.bounded(limit):
                 event = await self._events.__anext__()
-            self._take(event)
-            if isinstance(self._events, Bursts):
-                for event in self._events.rest():
-                    self._take(event)
+            came = (event, *self._events.rest()) if isinstance(self._events, Bursts) else (event,)
+            self._unbroken += len(came)
+            self._accept_all(came, self._ready)
         except StopAsyncIteration:
             raise Truncated(
                 f"Provider {self.meter.provider!r} ended without a terminal marker; the answer is incomplete.",
@@ -210,30 +223,38 @@ class EventStream(Generic[ProviderEventT]):
                 provider=self.meter.provider,
             ) from error
 
-    def _take(self, event: StreamEvent) -> None:
-        """Make `event` ready, unless it is empty or comes after the end."""
-        self._unbroken += 1
-        if not self._ended and self._accept(event):
-            self._ready.append(event)
+    def _accept_all(self, events: Iterable[StreamEvent], accepted: MutableSequence[StreamEvent]) -> None:
+        """Add those of `events` to `accepted` that say something and come before the end, or are it."""
+        texts = 0
+        try:
+            for event in events:
+                if type(event) is TextDelta:
+                    # Nearly all are this, and no rule is there for it.
+                    if event.text:
+                        texts += 1
+                        accepted.append(event)
+                elif self._accept(event):
+                    accepted.append(event)
+                    if self._ended:
+                        break
+        finally:
+            if texts:
+                self.meter.deltas(texts)
 
     def _accept(self, event: StreamEvent) -> bool:
         """Check `event` against the grammar; False leaves it out."""
         match event:
-            case TextDelta(text=text):
-                if not text:
-                    return False
-                self.meter.delta()
             case AudioDelta(data=b"") | ReasoningDelta(text="", signature=None):
                 return False
             case AudioDelta():
                 self._demand(self._audio, "AudioDelta before AudioStart")
                 self.meter.audio()
             case ReasoningDelta():
-                self.meter.delta()
+                self.meter.deltas(1)
             case ToolCallStart(index=index):
                 self._demand(index == self._tool_calls, "ToolCallStart out of order")
                 self._tool_calls += 1
-                self.meter.delta()
+                self.meter.deltas(1)
             case ToolCallDelta(index=index):
                 self._demand(0 <= index < self._tool_calls, "ToolCallDelta before its ToolCallStart")
             case AudioStart():
@@ -259,38 +280,19 @@ class EventStream(Generic[ProviderEventT]):
         return terminal
 
 
-@asynccontextmanager
-async def open_stream(
+def open_stream(
     source: Source[ProviderEventT], *, model: str, meter: Meter, patience: Patience, stopping: Stopping | None = None
-) -> AsyncIterator[EventStream[ProviderEventT]]:
-    """Start `source` and wait for its first event; the stream is closed on the way out, however that is.
+) -> EventStream[ProviderEventT]:
+    """Start `source` and wait for its first event, as an `async with` block; however that ends, the stream is closed.
 
-    Raises GatewayError when the provider refuses or fails before its first event: the wire can still answer with a
-    true status. Everything after that arrives as a `Failed` event, also that the worker of `stopping` ends.
+    Entering it raises GatewayError when the provider refuses or fails before its first event: the wire can still answer
+    with a true status. Everything after that arrives as a `Failed` event, also that the worker of `stopping` ends.
     """
-    stream = EventStream(source, Started(os.urandom(16).hex(), model, int(time.time())), patience, meter)
-    ends = stopping.at(Stage.ENDING, lambda: stream.stop(shutting_down())) if stopping else nullcontext()
-    try:
-        with ends:
-            await stream.first()
-            yield stream
-    finally:
-        try:
-            await stream.aclose()
-        finally:
-            meter.close()
+    started = Started(os.urandom(16).hex(), model, int(time.time()))
+    return EventStream(source, started, patience, meter, stopping)
 
 
 def _is_cancelled() -> bool:
     """Whether somebody cancels this task. A CancelledError without that is a fault inside the provider."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
-
-
-def _retry_pause(error: GatewayError, attempt: int) -> float | None:
-    """Seconds to wait before trying again, None when trying again is no use."""
-    if not error.retryable or isinstance(error, UpstreamTimeout):
-        return None
-    if error.retry_after is not None:
-        return error.retry_after if error.retry_after <= LONGEST_RETRY_WAIT else None
-    return float(0.25 * 2**attempt * random.uniform(0.75, 1.0))  # noqa: S311 - jitter, not a secret

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.config import CONNECTOR, ModelRow, ProviderRow
 from gateway.connector import Connector
-from gateway.streams import Patience
+from gateway.patience import Patience
 
 
 @dataclass(frozen=True, slots=True)

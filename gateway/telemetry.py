@@ -16,6 +16,7 @@ from pydantic_core import to_json
 
 from gateway.errors import Cancelled, GatewayError, Truncated
 from gateway.events import Failed, Finished, FinishReason, Usage
+from gateway.tally import Tally
 from gateway.tracing import trace_id
 
 # Names and bucket bounds are those of OpenTelemetry's GenAI conventions.
@@ -56,6 +57,7 @@ CODES = {
 }
 """The codes of refusals that are not ours: BentoML's answers to its own API."""
 
+tally = Tally()
 access_log = logging.getLogger("polywire.access")
 RECORD = vars(logging.LogRecord(access_log.name, logging.INFO, "", 0, "", None, None))
 """What the records of all lines have in common; each would look for its thread, process and path again."""
@@ -95,8 +97,12 @@ current_request: ContextVar[RequestScope | None] = ContextVar("polywire_request"
 class LineHandler(logging.StreamHandler[TextIO]):
     """Writes messages as they are; the way through a Formatter costs as much as the writing."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        return str(record.msg)
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self.stream.write(f"{record.msg}\n")
+            self.stream.flush()
+        except Exception:
+            self.handleError(record)
 
 
 def configure_logging() -> None:
@@ -130,7 +136,7 @@ class Meter:
         self._terminal: Finished | Failed | None = None
         self._outcome: str | None = None
         """Set once closed."""
-        _labelled(OPEN, wire).inc()
+        tally.add(_labelled(OPEN, wire))
 
     @property
     def ttft_ms(self) -> float | None:
@@ -147,12 +153,12 @@ class Meter:
         """Milliseconds since the stream was asked for."""
         return (time.perf_counter() - self._began) * 1000
 
-    def delta(self) -> None:
-        """A text, reasoning or tool call delta passed."""
+    def deltas(self, count: int) -> None:
+        """So many text, reasoning or tool call deltas passed."""
         self._last = time.perf_counter()
         if self._first is None:
             self._first = self._last
-        self._deltas += 1
+        self._deltas += count
 
     def audio(self) -> None:
         """Audio passed."""
@@ -192,8 +198,8 @@ class Meter:
         if self._outcome is not None:
             return
         self._outcome = self.outcome
-        _labelled(OPEN, self.wire).dec()
-        _labelled(STREAMS, self.wire, self.provider, self.outcome).inc()
+        tally.add(_labelled(OPEN, self.wire), -1)
+        tally.add(_labelled(STREAMS, self.wire, self.provider, self.outcome))
         usage = self._terminal.usage if isinstance(self._terminal, Finished) else None
         self._observe(usage)
         error = self._terminal.error if isinstance(self._terminal, Failed) else None
@@ -204,13 +210,13 @@ class Meter:
 
     def _observe(self, usage: Usage | None) -> None:
         if self._first is not None:
-            _labelled(FIRST_TOKEN, self.wire, self.provider).observe(self._first - self._began)
+            tally.observe(_labelled(FIRST_TOKEN, self.wire, self.provider), self._first - self._began)
             if self._deltas > 1:
                 per_delta = (self._last - self._first) / (self._deltas - 1)
-                _labelled(PER_TOKEN, self.wire, self.provider).observe(per_delta)
+                tally.observe(_labelled(PER_TOKEN, self.wire, self.provider), per_delta)
         if usage is not None:
-            _labelled(TOKEN_USAGE, self.wire, self.provider, "input").observe(usage.input_tokens)
-            _labelled(TOKEN_USAGE, self.wire, self.provider, "output").observe(usage.output_tokens)
+            tally.observe(_labelled(TOKEN_USAGE, self.wire, self.provider, "input"), usage.input_tokens)
+            tally.observe(_labelled(TOKEN_USAGE, self.wire, self.provider, "output"), usage.output_tokens)
 
 
 def write_access_line(
@@ -239,7 +245,7 @@ def write_access_line(
 
 def count_request(wire: str, status: int) -> None:
     """Count an answer by its HTTP status."""
-    _labelled(REQUESTS, wire, str(status)).inc()
+    tally.add(_labelled(REQUESTS, wire, str(status)))
 
 
 def log_refusal(request: RequestScope, status: int) -> None:
@@ -272,7 +278,8 @@ def _write(line: Mapping[str, object]) -> None:
     text = to_json(line, exclude_none=True).decode()
     record = logging.LogRecord.__new__(logging.LogRecord)
     vars(record).update(RECORD, msg=text, created=time.time())
-    access_log.handle(record)
+    for handler in access_log.handlers:
+        handler.handle(record)
 
 
 def _now() -> str:

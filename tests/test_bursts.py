@@ -15,8 +15,9 @@ from gateway.bursts import Bursts
 from gateway.config import Limits, ProviderRow, Settings
 from gateway.errors import GatewayError, UpstreamError
 from gateway.events import Delta, Finished, FinishReason, TextDelta
+from gateway.patience import Patience
 from gateway.request import ChatRequest, Role, text_message
-from gateway.streams import EventStream, Patience, open_stream
+from gateway.streams import EventStream, open_stream
 from gateway.telemetry import Meter
 from tests.upstreams.byte_server import Act, Answer, ByteServer
 from tests.upstreams.openai_streams import DONE, chunk

@@ -14,8 +14,9 @@ from adapters.chat_completions import ChatCompletionDecoder, chat_body
 from gateway.bursts import Bursts
 from gateway.config import ProviderRow
 from gateway.events import Delta, Finished, FinishReason, StreamEvent, TextDelta
+from gateway.patience import Patience
 from gateway.sse import SseDecoder
-from gateway.streams import Patience, open_stream
+from gateway.streams import open_stream
 from gateway.telemetry import Meter
 from wires.chat_body import ChatBody, parse
 from wires.openai.chat import ChunkEncoder

@@ -17,8 +17,9 @@ from adapters.openai_chat import OpenAIChat
 from adapters.resuming import whole_chunks
 from gateway.config import Limits, ProviderRow, Settings
 from gateway.errors import InternalError, Truncated
+from gateway.patience import Patience
 from gateway.request import ChatRequest, Role, text_message
-from gateway.streams import EventStream, Patience, open_stream
+from gateway.streams import EventStream, open_stream
 from gateway.telemetry import Meter
 from tests.upstreams.byte_server import Act, Answer, ByteServer, Framing
 from tests.upstreams.openai_streams import DONE, chunk
@@ -38,6 +39,12 @@ class Client:
         self.open = True
         self.complete = False
         self._came = asyncio.Event()
+
+    def received(self) -> bytes | None:
+        return None
+
+    def flows(self) -> bool:
+        return self.open
 
     def ready(self) -> bool:
         return self.open

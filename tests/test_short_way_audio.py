@@ -12,10 +12,11 @@ from adapters.openai_speech import OpenAISpeech
 from gateway.config import ProviderRow, Settings
 from gateway.errors import UpstreamError
 from gateway.events import AudioDelta, AudioEvent, AudioFormat, AudioStart, Encoding, Failed, Finished, StreamEvent
+from gateway.patience import Patience
 from gateway.ports import SpeechProvider
 from gateway.request import SpeechRequest
 from gateway.speech import synthesize
-from gateway.streams import Patience, open_stream
+from gateway.streams import open_stream
 from gateway.telemetry import Meter
 from tests.sounds import Given, cut, tone
 from tests.upstreams.byte_server import Act, Answer, ByteServer

@@ -26,10 +26,10 @@ from gateway.events import (
     TextDelta,
     Usage,
 )
+from gateway.patience import Patience
 from gateway.pieces import MOST_TEXT_AHEAD
 from gateway.request import SpeechRequest
 from gateway.speech import MOST_EVENTS_AHEAD, speak
-from gateway.streams import Patience
 from gateway.wav import wav_header
 from tests.voices import (
     FINISHED,

@@ -30,8 +30,9 @@ from gateway.events import (
     ToolCallStart,
     Usage,
 )
-from gateway.streams import EventStream, Patience, open_stream
-from gateway.telemetry import Meter
+from gateway.patience import Patience
+from gateway.streams import EventStream, open_stream
+from gateway.telemetry import Meter, tally
 
 OUTCOMES = ("finished", "failed", "truncated", "cancelled")
 BRIEF = 0.01
@@ -171,6 +172,7 @@ async def run(scripts: list[list[Any]], closing: Any, reader: str, events: int, 
 
 
 def counted() -> dict[str, float]:
+    tally.write()
     labels = {"wire": "machine", "provider": "p"}
     return {
         outcome: REGISTRY.get_sample_value("polywire_streams_total", {**labels, "outcome": outcome}) or 0

@@ -20,6 +20,7 @@ from gateway.ports import Store
 from gateway.predictions import Predictions
 from gateway.responses import Responses
 from gateway.stopping import Stage
+from gateway.telemetry import tally
 from wires import generate, metrics, openai, opensearch, playground, replicate, sagemaker, websocket
 from wires.base import Wire, unknown_route, wrong_method
 from wires.connections import open_connections
@@ -82,6 +83,7 @@ def create_app(gateway: Gateway, store: Store) -> FastAPI:
             await gateway.aclose()
             await responses.aclose()
             await store.aclose()
+            tally.write()
 
     app = FastAPI(title="Polywire", lifespan=lifespan, docs_url=None, redoc_url=None, telemetry=NO_TELEMETRY)
     app.state.gateway = gateway

@@ -27,7 +27,7 @@ from wires.client_keys import ClientKeys
 
 OPEN_PATHS = re.compile(r"/(ping|livez|readyz|healthz|playground(/[a-z.]*)?|v1/(streams|files)/[^/]+)")
 """Health, the page (which holds nothing) and Replicate's stream and file URLs, which are unguessable capabilities."""
-FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"})
 """Headers by which a proxy says that it speaks for somebody else."""
 PLAIN_HOST = re.compile(r"[A-Za-z0-9-]+(\.localhost)?(:[0-9]+)?")
 """A name without a domain, which nobody can register."""
@@ -130,7 +130,7 @@ class Policy:
 
     def _known(self, offered: bytes) -> bool:
         # Every hash is compared, so that the time taken does not tell which one was near.
-        return sum(hmac.compare_digest(offered, known) for known in self._hashes) > 0
+        return sum([hmac.compare_digest(offered, known) for known in self._hashes]) > 0
 
     def _is_client_key(self, key: str, scope: Scope) -> bool:
         return scope["path"] == CLIENT_KEY_PATH and self._client_keys.read(key, time.time()) is not None
@@ -159,9 +159,10 @@ def credentials(headers: Mapping[str, str]) -> Iterator[str]:
     for name in ("api-key", "x-api-key"):
         if name in headers:
             yield headers[name]
-    for protocol in headers.get("sec-websocket-protocol", "").split(","):
-        if protocol.strip().startswith(KEY_PROTOCOL):
-            yield protocol.strip().removeprefix(KEY_PROTOCOL)
+    if (protocols := headers.get("sec-websocket-protocol")) is not None:
+        for protocol in protocols.split(","):
+            if protocol.strip().startswith(KEY_PROTOCOL):
+                yield protocol.strip().removeprefix(KEY_PROTOCOL)
 
 
 def signing_key(fields: str) -> str | None:
@@ -190,7 +191,7 @@ def _preflight(scope: Scope, headers: Mapping[str, str]) -> bool:
 def _is_local(scope: Scope, headers: Mapping[str, str]) -> bool:
     """Whether the client is on this machine. Who was forwarded is not, whatever the header says, and neither is a page
     whose site's name was made to lead here: its `Host` is that name, which has a dot."""
-    if any(name in headers for name in FORWARDED):
+    if not FORWARDED.isdisjoint(headers):
         return False
     client = scope.get("client")
     host = headers.get("host", "localhost")

@@ -60,7 +60,13 @@ class Wire:
 
 
 class ShortWay(Protocol):
-    """From a wire to its client's connection: past every middleware, none of which looks at parts of a body."""
+    """Between a wire and its client's connection: past every middleware, none of which looks at parts of a body."""
+
+    def received(self) -> bytes | None:
+        """The request's body, once, where all of it came with the head."""
+
+    def flows(self) -> bool:
+        """Whether the client reads, so that what is sent now waits for nothing."""
 
     def ready(self) -> bool:
         """Whether the head was sent, the client reads, and a part may be sent."""
@@ -148,17 +154,13 @@ class StreamResponse(Response):
         self._keepalive = keepalive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # A task of its own: what wakes the stream then does not pass the middleware that the request came through,
-        # some forty frames, at every event. Whoever cancels this one cancels that.
-        await asyncio.get_running_loop().create_task(self._play(scope, receive, send))
-
-    async def _play(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = _Body(send, self._head(), self._limits, self._keepalive)
+        way: ShortWay | None = scope.get(SHORT_WAY)
+        body = _Body(send, way, self._head(), self._limits, self._keepalive)
         encode = self._encoder.encode
         frames: list[bytes] = []
         try:
             async with self._open() as events:
-                if isinstance(events, EventStream) and (way := scope.get(SHORT_WAY)) is not None:
+                if isinstance(events, EventStream) and way is not None:
                     events.hand_to(_Shortcut(body, encode, way))
                 async for event in events:
                     frames += encode(event)
@@ -221,8 +223,11 @@ class _Shortcut:
 class _Body:
     """The response's messages: the head before the first frame, keep-alives in silence, a limit on stalled sends."""
 
-    def __init__(self, send: Send, head: Message, limits: Limits, keepalive: bytes | None) -> None:
+    def __init__(
+        self, send: Send, way: ShortWay | None, head: Message, limits: Limits, keepalive: bytes | None
+    ) -> None:
         self._send = send
+        self._way = way
         self._head = head
         self._stall = limits.send_stall_seconds
         self._every = limits.keepalive_seconds
@@ -240,12 +245,21 @@ class _Body:
             return
         if self._pinging is not None:
             await self._quiet()
-        with self._wait.bounded(self._stall):
-            if not self.started:
-                self.started = True
-                await self._send(self._head)
-            await self._send(_message(data, True))
+        if self._way is not None and self._way.flows():
+            await self._put(data, self._way)
+        else:
+            with self._wait.bounded(self._stall):
+                await self._put(data)
         self.sent()
+
+    async def _put(self, data: bytes, way: ShortWay | None = None) -> None:
+        if not self.started:
+            self.started = True
+            await self._send(self._head)
+        if way is not None and way.ready():
+            way.put(data)
+        else:
+            await self._send(_message(data, True))
 
     @property
     def quiet(self) -> bool:

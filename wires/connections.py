@@ -53,6 +53,21 @@ class ChunkedWay:
         # The scope holds this, and the cycle holds the scope.
         self._cycle = ref(cycle)
 
+    def received(self) -> bytes | None:
+        """As ShortWay says."""
+        cycle = self._cycle()
+        if cycle is None or cycle.more_body or cycle.disconnected or not cycle.message_event.is_set():
+            return None
+        # As the cycle's own `receive` does.
+        body, cycle.body = bytes(cycle.body), bytearray()
+        cycle.message_event.clear()
+        return body
+
+    def flows(self) -> bool:
+        """As ShortWay says."""
+        cycle = self._cycle()
+        return cycle is not None and not (cycle.flow.write_paused or cycle.disconnected)
+
     def ready(self) -> bool:
         """As ShortWay says."""
         cycle = self._cycle()

@@ -22,7 +22,7 @@ from gateway.stopping import Stage, Stopping, shutting_down
 from gateway.telemetry import RequestScope, current_request
 from gateway.tracing import TRACEPARENT, current_trace, read_trace
 from wires.answer import CLIENT_CLOSED_REQUEST, QUIET_PATHS, Answer
-from wires.base import Wire, headers_of
+from wires.base import SHORT_WAY, ShortWay, Wire, headers_of
 from wires.connections import DEPARTURES, headers_too_large
 
 log = logging.getLogger("polywire")
@@ -105,7 +105,7 @@ class DisconnectMiddleware:
             return
         try:
             self._check(scope)
-            connection = _Connection(receive, send, self.limits, scope.get(DEPARTURES))
+            connection = _Connection(receive, send, self.limits, scope)
             with self.stopping.at(Stage.ABORTING, connection.abort):
                 await connection.run(self.app, scope)
         except _Refused as refused:
@@ -115,7 +115,7 @@ class DisconnectMiddleware:
         length = headers_of(scope).get("content-length", "0")
         if not length.isdigit() or int(length) > self.limits.request_bytes:
             raise _Refused(_too_large(self.limits))
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > self.limits.header_bytes:
+        if sum([len(name) + len(value) for name, value in scope["headers"]]) > self.limits.header_bytes:
             raise _Refused(headers_too_large(self.limits.header_bytes))
 
 
@@ -144,10 +144,9 @@ class _Connection:
     for; if not, the receiving side is read in a task of its own, from the body's first part on.
     """
 
-    def __init__(
-        self, receive: Receive, send: Send, limits: Limits, departures: dict[object, Callable[[], None]] | None
-    ) -> None:
-        self._departures = departures
+    def __init__(self, receive: Receive, send: Send, limits: Limits, scope: Scope) -> None:
+        self._departures: dict[object, Callable[[], None]] | None = scope.get(DEPARTURES)
+        self._way: ShortWay | None = scope.get(SHORT_WAY)
         self._watched = False
         self._receive = receive
         self._send = send
@@ -213,11 +212,15 @@ class _Connection:
         """The next message. Raises _Refused when the body does not keep within its bounds."""
         if not self._more:
             return await self._receive()
-        try:
-            async with asyncio.timeout(self._limits.body_stall_seconds):
-                message = await self._receive()
-        except TimeoutError:
-            raise _Refused(_too_slow(self._limits)) from None
+        message: Message
+        if self._way is not None and (whole := self._way.received()) is not None:
+            message = {"type": "http.request", "body": whole}
+        else:
+            try:
+                async with asyncio.timeout(self._limits.body_stall_seconds):
+                    message = await self._receive()
+            except TimeoutError:
+                raise _Refused(_too_slow(self._limits)) from None
         self._more = message.get("more_body", False)
         self._size += len(message.get("body", b""))
         if self._size > self._limits.request_bytes:

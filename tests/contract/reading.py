@@ -11,8 +11,9 @@ import pytest
 
 from gateway.errors import GatewayError
 from gateway.events import Failed, Finished, StreamEvent, TextDelta
+from gateway.patience import Patience
 from gateway.request import ChatRequest, Role, text_message
-from gateway.streams import EventStream, Patience, open_stream
+from gateway.streams import EventStream, open_stream
 from gateway.telemetry import Meter
 from tests.contract.entry import MODEL, Running
 from tests.contract.providers import ENTRIES

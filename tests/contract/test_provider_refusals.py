@@ -14,8 +14,8 @@ import pytest
 from adapters import build
 from gateway.config import Settings
 from gateway.errors import GatewayError, UpstreamTimeout
+from gateway.patience import Patience
 from gateway.ports import ChatProvider
-from gateway.streams import Patience
 from tests.contract.entry import CANARY, ProviderEntry, running
 from tests.contract.reading import PATIENCE, SOON, able, every, opened, outcome, with_row
 from tests.contract.scenario import Refusal, Scenario

@@ -11,9 +11,10 @@ from adapters import build
 from gateway.config import ProviderRow, ProviderType, Settings
 from gateway.errors import GatewayError
 from gateway.events import Delta, Finished, TextDelta
+from gateway.patience import Patience
 from gateway.ports import ChatProvider
 from gateway.request import ChatRequest, Role, text_message
-from gateway.streams import EventStream, Patience, open_stream
+from gateway.streams import EventStream, open_stream
 from gateway.telemetry import Meter
 from tests.upstreams.byte_server import Answer, ByteServer, Request, json_answer
 from tests.upstreams.replicate_fake import DONE, output, replicate_fake
