@@ -6,16 +6,23 @@ import asyncio
 import json
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 
 import pytest
+from starlette.types import Message
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from gateway.config import Limits
+from gateway.events import Finished, FinishReason, Started, StreamEvent, TextDelta
 from tests.conftest import scripted_config
 from tests.faults.bytes_said import frame, handshake
 from tests.running import Service, running
+from wires.base import StreamResponse
+from wires.openai.chat import ChunkEncoder
+from wires.openai.errors import WIRE
+from wires.outbox import Outbox
 
 HEADER_BYTES, BODY_BYTES, CONNECTIONS, SECONDS = 4096, 1_000_000, 8, 1.5
 CHAT = "/v1/chat/completions"
@@ -157,3 +164,42 @@ def test_who_reads_nothing_of_the_end_is_let_go(bounded: Service) -> None:
         while is_held():
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+PING = b": still here\n\n"
+
+
+@pytest.mark.parametrize("deaf_to", [(PING, True), (b"", False)], ids=["the keep-alive", "the end"])
+async def test_a_stream_ends_though_its_client_accepts_no_more(deaf_to: tuple[bytes, bool]) -> None:
+    deaf = asyncio.Event()
+
+    async def send(message: Message) -> None:
+        if (message.get("body"), message.get("more_body")) == deaf_to:
+            deaf.set()
+            await asyncio.Event().wait()
+
+    @asynccontextmanager
+    async def stream() -> AsyncIterator[AsyncIterator[StreamEvent]]:
+        async def events() -> AsyncIterator[StreamEvent]:
+            yield Started("id", "m", 0)
+            yield TextDelta("a")
+            if deaf_to[1]:
+                await deaf.wait()
+            yield TextDelta("b")
+            yield Finished(FinishReason.STOP, None)
+
+        yield events()
+
+    limits = Limits(keepalive_seconds=0.05, send_stall_seconds=0.2)
+    response = StreamResponse(WIRE, stream, ChunkEncoder(include_usage=False), limits=limits, keepalive=PING)
+    async with asyncio.timeout(5):
+        await response({"type": "http"}, asyncio.Event().wait, send)  # type: ignore[arg-type]  # nobody asks it
+    assert deaf.is_set()
+
+
+async def test_a_socket_ends_though_its_client_accepts_no_more() -> None:
+    async def send(_: Message) -> None:
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(5):
+        await Outbox(send, 0.1).close(1000)
