@@ -156,6 +156,10 @@ class BoundedProtocol(HttpToolsProtocol):
         """As Owner says: an answer that did not wait for all of its request, or for those behind it."""
         return bool(self.pipeline) or (self.cycle is not None and self.cycle.response_complete and self.cycle.more_body)
 
+    def said_goodbye(self) -> bool:
+        """As Owner says."""
+        return False
+
     def send_400_response(self, msg: str) -> None:
         if self._answered:
             self._refuse(InvalidRequest(msg))

@@ -15,6 +15,7 @@ from weakref import ref
 from wires.paces import ENDS
 
 SECONDS = 20.0
+QUIET_SECONDS = 0.5
 MOST_BYTES = 20 * 1024 * 1024
 MOST_LINGERING = 256
 """Connections that may linger at the same time; then the one goes that has done so for longest."""
@@ -25,6 +26,9 @@ class Owner(Protocol):
 
     def unheard(self) -> bool:
         """Whether what was written is an answer to a client that may still be sending."""
+
+    def said_goodbye(self) -> bool:
+        """Whether that answer says itself that it is the last word, and is answered: a WebSocket's close frame."""
 
     def data_received(self, data: bytes) -> None: ...
     def eof_received(self) -> bool | None: ...
@@ -81,7 +85,10 @@ class Ending:
         self._transport.set_protocol(self._lingering)
         self._transport.resume_reading()
         self._bound()
-        if self._transport.can_write_eof():
+        if owner.said_goodbye():
+            # The end of our side would have clients close in the middle of what they send.
+            self._lingering.until_silence()
+        elif self._transport.can_write_eof():
             try:
                 self._transport.write_eof()
             except OSError:
@@ -132,11 +139,22 @@ class _Lingering(asyncio.Protocol):
         self._ending = ending
         self._owner = owner
         self._bytes_left = most_bytes
+        self._quiet: asyncio.TimerHandle | None = None
+        self._something_came = True
         self.everybody[self] = None
         if len(self.everybody) > MOST_LINGERING:
             next(iter(self.everybody))._leave()
 
+    def until_silence(self) -> None:
+        """Leave as soon as nothing comes any more."""
+        if self._something_came:
+            self._something_came = False
+            self._quiet = asyncio.get_running_loop().call_later(QUIET_SECONDS, self.until_silence)
+        else:
+            self._leave()
+
     def data_received(self, data: bytes) -> None:
+        self._something_came = True
         self._bytes_left -= len(data)
         if self._bytes_left < 0:
             self._leave()
@@ -147,6 +165,8 @@ class _Lingering(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.everybody.pop(self, None)
+        if self._quiet is not None:
+            self._quiet.cancel()
         self._owner.connection_lost(exc)
 
     def pause_writing(self) -> None:

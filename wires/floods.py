@@ -66,6 +66,10 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         """As Owner says: a refusal, or the end of who broke the rules. Any other close is answered by a close."""
         return self.close_sent and self.close_timer is None and self.conn.close_rcvd is None
 
+    def said_goodbye(self) -> bool:
+        """As Owner says."""
+        return self.conn.close_sent is not None
+
     def shutdown(self) -> None:
         super().shutdown()
         self._ending.end()

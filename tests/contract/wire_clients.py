@@ -72,6 +72,8 @@ class Clients:
                     await self.taken(piece)
             except aiohttp.ClientPayloadError:
                 whole = False
+                # What came before the body broke off, and was not read until then, aiohttp keeps to itself.
+                pieces.append(answer.content._read_nowait(-1))
             return Raw(answer.status, b"".join(pieces), whole)
 
     async def turn(self, path: str, message: str) -> Raw:
