@@ -115,6 +115,11 @@ class EventStream(Generic[ProviderEventT]):
         self._ready.clear()
         return rest
 
+    @property
+    def ended(self) -> bool:
+        """Whether the last event was taken."""
+        return self._ended and not self._ready
+
     def hand_to(self, taker: Taker[StreamEvent]) -> None:
         """Let `taker` have events as they arrive. Who iterates sleeps meanwhile, and still gets the last event."""
         self._taker = taker
@@ -152,7 +157,7 @@ class EventStream(Generic[ProviderEventT]):
                     self._end(Failed(error))
                     raise
                 attempt += 1
-                await self._close_source()
+                await self.aclose()
                 await asyncio.sleep(pause)
 
     def stop(self, error: GatewayError) -> None:
@@ -164,9 +169,6 @@ class EventStream(Generic[ProviderEventT]):
 
     async def aclose(self) -> None:
         """Close the provider's generator, and with it the upstream connection."""
-        await self._close_source()
-
-    async def _close_source(self) -> None:
         events, self._events = self._events, None
         if events is None:
             return

@@ -47,9 +47,9 @@ class Tally:
             _observe_all(histogram, values)
 
     def _write_later(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._timer is None or self._loop is not loop:
-            self._loop, self._timer = loop, loop.call_later(WRITE_SECONDS, self.write)
+        if self._timer is None or self._loop is None or self._loop.is_closed():
+            self._loop = asyncio.get_running_loop()
+            self._timer = self._loop.call_later(WRITE_SECONDS, self.write)
 
 
 def _observe_all(histogram: Histogram, values: list[float]) -> None:

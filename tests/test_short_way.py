@@ -23,9 +23,10 @@ from gateway.streams import EventStream, open_stream
 from gateway.telemetry import Meter
 from tests.upstreams.byte_server import Act, Answer, ByteServer, Framing
 from tests.upstreams.openai_streams import DONE, chunk
-from wires.base import SHORT_WAY, StreamResponse
+from wires.base import StreamResponse
 from wires.openai.chat import ChunkEncoder
 from wires.openai.errors import WIRE
+from wires.response_body import SHORT_WAY
 
 REQUEST = ChatRequest("m", (text_message(Role.USER, "Say hello."),))
 TEXTS = [f"piece {number} 안녕 👋🏽" for number in range(30)]
@@ -49,7 +50,7 @@ class Client:
     def ready(self) -> bool:
         return self.open
 
-    def put(self, data: bytes) -> None:
+    def put(self, data: bytes, *, last: bool = False) -> None:
         self._take("short", data)
 
     async def send(self, message: Message) -> None:

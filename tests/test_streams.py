@@ -35,8 +35,7 @@ from gateway.streams import EventStream, open_stream
 from gateway.telemetry import Meter, tally
 
 OUTCOMES = ("finished", "failed", "truncated", "cancelled")
-BRIEF = 0.01
-"""Seconds that a provider may be silent here."""
+BRIEF = 0.01  # seconds that a provider may be silent here
 
 
 @dataclass(frozen=True)
@@ -173,11 +172,8 @@ async def run(scripts: list[list[Any]], closing: Any, reader: str, events: int, 
 
 def counted() -> dict[str, float]:
     tally.write()
-    labels = {"wire": "machine", "provider": "p"}
-    return {
-        outcome: REGISTRY.get_sample_value("polywire_streams_total", {**labels, "outcome": outcome}) or 0
-        for outcome in OUTCOMES
-    }
+    labels = [{"wire": "machine", "provider": "p", "outcome": outcome} for outcome in OUTCOMES]
+    return {of["outcome"]: REGISTRY.get_sample_value("polywire_streams_total", of) or 0 for of in labels}
 
 
 def check_grammar(events: list[StreamEvent], *, whole: bool) -> None:

@@ -5,7 +5,6 @@ A route parses its body and returns `StreamResponse(open, encoder, ...)`; everyt
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -21,9 +20,10 @@ from gateway.catalog import Gateway
 from gateway.config import Limits
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.events import Failed, StreamEvent
-from gateway.patience import Waited, WaitLimit
+from gateway.patience import Waited
 from gateway.streams import EventStream
 from gateway.telemetry import current_request
+from wires.response_body import SHORT_WAY, ResponseBody, ShortWay
 
 Frame = TypeVar("Frame", covariant=True)
 
@@ -59,26 +59,8 @@ class Wire:
         return self.render(error)
 
 
-class ShortWay(Protocol):
-    """Between a wire and its client's connection: past every middleware, none of which looks at parts of a body."""
-
-    def received(self) -> bytes | None:
-        """The request's body, once, where all of it came with the head."""
-
-    def flows(self) -> bool:
-        """Whether the client reads, so that what is sent now waits for nothing."""
-
-    def ready(self) -> bool:
-        """Whether the head was sent, the client reads, and a part may be sent."""
-
-    def put(self, data: bytes) -> None:
-        """Send one part of the body, while `ready`."""
-
-
 Open = Callable[[], AbstractAsyncContextManager[AsyncIterator[StreamEvent]]]
 
-SHORT_WAY = "polywire.short_way"
-"""Where a scope keeps its `ShortWay`, if its server has one."""
 READ_HEADERS = "polywire.read_headers"
 """Where a scope keeps its headers, and what was read from them: every middleware looks into them."""
 SSE_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -155,7 +137,7 @@ class StreamResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         way: ShortWay | None = scope.get(SHORT_WAY)
-        body = _Body(send, way, self._head(), self._limits, self._keepalive)
+        body = ResponseBody(send, way, self._head(), self._limits, self._keepalive)
         encode = self._encoder.encode
         frames: list[bytes] = []
         try:
@@ -167,7 +149,7 @@ class StreamResponse(Response):
                     if isinstance(events, EventStream):
                         for more in events.rest():
                             frames += encode(more)
-                    await body.send(b"".join(frames))
+                    await body.send(b"".join(frames), last=isinstance(events, EventStream) and events.ended)
                     frames.clear()
         except GatewayError as error:
             if not (body.started or frames):
@@ -182,7 +164,7 @@ class StreamResponse(Response):
             await body.stop()
         await body.end()
 
-    async def _said(self, body: _Body, frames: list[bytes], error: GatewayError) -> bool:
+    async def _said(self, body: ResponseBody, frames: list[bytes], error: GatewayError) -> bool:
         """Send what waits, and whether the failure was sent as a frame; if not, the response stays unfinished."""
         try:
             said = list(self._encoder.encode(Failed(error)))
@@ -203,7 +185,7 @@ class _Shortcut:
 
     __slots__ = ("_body", "_encode", "_way")
 
-    def __init__(self, body: _Body, encode: Callable[[StreamEvent], Iterable[bytes]], way: ShortWay) -> None:
+    def __init__(self, body: ResponseBody, encode: Callable[[StreamEvent], Iterable[bytes]], way: ShortWay) -> None:
         self._body = body
         self._encode = encode
         self._way = way
@@ -218,101 +200,3 @@ class _Shortcut:
         if data:
             self._way.put(data)
             self._body.sent()
-
-
-class _Body:
-    """The response's messages: the head before the first frame, keep-alives in silence, a limit on stalled sends."""
-
-    def __init__(
-        self, send: Send, way: ShortWay | None, head: Message, limits: Limits, keepalive: bytes | None
-    ) -> None:
-        self._send = send
-        self._way = way
-        self._head = head
-        self._stall = limits.send_stall_seconds
-        self._every = limits.keepalive_seconds
-        self._keepalive = keepalive
-        self._loop = asyncio.get_running_loop()
-        self._wait = WaitLimit()
-        self._last = self._loop.time()
-        self._pinging: asyncio.Task[None] | None = None
-        self._timer = self._loop.call_later(self._every, self._ring) if keepalive else None
-        self.started = False
-
-    async def send(self, data: bytes) -> None:
-        """Send frames, if any, after the head if they are the first. Raises Waited when the client accepts nothing."""
-        if not data:
-            return
-        if self._pinging is None and self._way is not None and self._way.flows():
-            await self._put(data, self._way)
-        else:
-            with self._wait.bounded(self._stall):
-                await self._quiet()
-                await self._put(data)
-        self.sent()
-
-    async def _put(self, data: bytes, way: ShortWay | None = None, *, more: bool = True) -> None:
-        if not self.started:
-            self.started = True
-            await self._send(self._head)
-        if way is not None and way.ready():
-            way.put(data)
-        else:
-            await self._send(_message(data, more))
-
-    @property
-    def quiet(self) -> bool:
-        """Whether no keep-alive is being sent."""
-        return self._pinging is None or self._pinging.done()
-
-    def sent(self) -> None:
-        """Something was sent: a keep-alive has time."""
-        self._last = self._loop.time()
-
-    async def end(self) -> None:
-        """Send the head if nothing was, and the end of the body, unless the client accepts nothing."""
-        if self._way is not None and self._way.flows():
-            await self._put(b"", more=False)
-            return
-        try:
-            with self._wait.bounded(self._stall):
-                await self._put(b"", more=False)
-        except Waited:
-            return
-        finally:
-            self._wait.stop()
-
-    async def stop(self) -> None:
-        """Drop the timers and a keep-alive that is being sent."""
-        self._wait.stop()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._pinging is not None:
-            self._pinging.cancel()
-            await asyncio.gather(self._pinging, return_exceptions=True)
-
-    async def _quiet(self) -> None:
-        if self._pinging is not None:
-            pinging, self._pinging = self._pinging, None
-            await pinging
-
-    def _ring(self) -> None:
-        silent = self._loop.time() - self._last
-        if silent < self._every:
-            self._timer = self._loop.call_later(self._every - silent, self._ring)
-            return
-        if self._pinging is None or self._pinging.done():
-            self._pinging = self._loop.create_task(self._ping())
-        self._timer = self._loop.call_later(self._every, self._ring)
-
-    async def _ping(self) -> None:
-        if not self.started:
-            self.started = True
-            await self._send(self._head)
-        await self._send(_message(self._keepalive or b"", True))
-        self._last = self._loop.time()
-
-
-def _message(body: bytes, more: bool) -> Message:
-    return {"type": "http.response.body", "body": body, "more_body": more}

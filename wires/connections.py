@@ -10,7 +10,7 @@ import asyncio
 import resource
 from collections.abc import Callable, Sized
 from socket import SO_SNDBUF, SOL_SOCKET
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from weakref import ref
 
 from starlette.responses import Response
@@ -19,9 +19,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from gateway.config import Limits
 from gateway.errors import GatewayError, InvalidRequest, RateLimited, reason_phrase
-from wires.base import SHORT_WAY, Wire, retry_headers
+from wires.base import Wire, retry_headers
+from wires.cork import Cork
 from wires.endings import Ending, lingering
 from wires.paces import ENDS, HANDSHAKES
+from wires.response_body import SHORT_WAY
 
 WireOf = Callable[[str], Wire]
 DEPARTURES = "polywire.departures"
@@ -82,11 +84,13 @@ class ChunkedWay:
             )
         )
 
-    def put(self, data: bytes) -> None:
+    def put(self, data: bytes, *, last: bool = False) -> None:
         """As ShortWay says."""
         cycle = self._cycle()
         if cycle is not None:
-            cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+            cork: Any = cycle.transport
+            write = cork.write if last else cork.write_at_once
+            write(b"%x\r\n%b\r\n" % (len(data), data))
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -111,7 +115,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         self._ending = Ending(transport, self, self.limits.header_seconds, self.limits.request_bytes)
-        super().connection_made(self._ending.as_transport)
+        self._cork = Cork(self._ending.as_transport, self.loop)
+        super().connection_made(cast(Any, self._cork))
         BoundedProtocol.everybody = self.connections
         self._departures = {}
         transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, SEND_BYTES)
@@ -143,14 +148,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self._start_clock()
             self._head_bytes += len(data)
             if self._head_bytes > self.limits.request_bytes:
-                self._ending.end()
+                self._end()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio heeds what it returns
         # At once where somebody has to hear of it; and where TLS closes it whatever this says.
         if self.scheme == "https" or not self._answered:
-            self._ending.end()
+            self._end()
             return False
-        return not ENDS.do(self._ending.end)
+        return not ENDS.do(self._end)
 
     def unheard(self) -> bool:
         """As Owner says: an answer that did not wait for all of its request, or for those behind it."""
@@ -168,7 +173,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def shutdown(self) -> None:
         if self._answered:
-            self._ending.end()
+            self._end()
         else:
             super().shutdown()
 
@@ -181,6 +186,8 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._stop_clock()
         self.transport.resume_reading()
+        # What a socket sends is whole.
+        self.transport = self._cork.open
         super().handle_websocket_upgrade()
         # It refers to what refers to it, and nothing more comes this way.
         self.parser = None  # type: ignore[assignment]  # as when the connection is lost
@@ -216,6 +223,10 @@ class BoundedProtocol(HttpToolsProtocol):
         """Whether every request that came so far has its answer."""
         return self.cycle is None or self.cycle.response_complete
 
+    def _end(self) -> None:
+        self._cork.flush()
+        self._ending.end()
+
     def _refuse(self, error: GatewayError) -> None:
         """Answer a request that has not come in the shape of the wire whose path was said, if it was; and close."""
         self._stop_clock()
@@ -223,10 +234,10 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._answered and self._head_open:
             path = self.url.partition(b"?")[0].decode("latin-1")
-            self.transport.write(_as_bytes(BoundedProtocol.wire_of(path).refuse(error), error))
+            self._cork.write_at_once(_as_bytes(BoundedProtocol.wire_of(path).refuse(error), error))
             self._ending.linger()
         else:
-            self._ending.end()
+            self._end()
 
 
 def _as_bytes(response: Response, error: GatewayError) -> bytes:

@@ -104,6 +104,7 @@ class Ending:
 
     def lost(self) -> None:
         """The connection is no more."""
+        self.write = _throw_away
         if self._clock is not None:
             self._clock.cancel()
             self._clock = None

@@ -22,8 +22,9 @@ from gateway.stopping import Stage, Stopping, shutting_down
 from gateway.telemetry import RequestScope, current_request
 from gateway.tracing import TRACEPARENT, current_trace, read_trace
 from wires.answer import CLIENT_CLOSED_REQUEST, QUIET_PATHS, Answer
-from wires.base import SHORT_WAY, ShortWay, Wire, headers_of
+from wires.base import Wire, headers_of
 from wires.connections import DEPARTURES, headers_too_large
+from wires.response_body import SHORT_WAY, ShortWay
 
 log = logging.getLogger("polywire")
 
