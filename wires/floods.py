@@ -143,7 +143,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
             self.conn.data_to_send()
             self.conn.fail(POLICY, "too many pings")
             self.transport.write(b"".join(self.conn.data_to_send()))
-            self.queue.put_nowait({"type": "websocket.disconnect", "code": POLICY})
             self.close_sent = True
-            self.transport.close()
+            # A flood is not waited for.
+            self._ending.end()
         return False
