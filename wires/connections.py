@@ -10,7 +10,7 @@ import asyncio
 import resource
 from collections.abc import Callable, Sized
 from socket import SO_SNDBUF, SOL_SOCKET
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from weakref import ref
 
 from starlette.responses import Response
@@ -21,6 +21,7 @@ from gateway.config import Limits
 from gateway.errors import GatewayError, InvalidRequest, RateLimited, reason_phrase
 from wires.base import Wire, retry_headers
 from wires.cork import Cork
+from wires.endings import Ending, lingering
 from wires.paces import ENDS, HANDSHAKES
 from wires.response_body import SHORT_WAY
 
@@ -93,10 +94,10 @@ class ChunkedWay:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1, with a clock and a measure on every request's head.
+    """uvicorn's HTTP/1.1, with a clock and a measure on every request's head, and on what comes after an answer.
 
     When there are too many connections, the one goes that has waited longest with its head unfinished: whoever holds
-    thousands of them open keeps nobody out.
+    thousands of them open keeps nobody out. Those that only linger (wires/endings.py) are not counted here.
     """
 
     limits: ClassVar[Limits] = Limits()
@@ -108,16 +109,18 @@ class BoundedProtocol(HttpToolsProtocol):
     _clock: asyncio.TimerHandle | None = None
     _head_open = True
     _head_bytes = 0
+    """Of the head, or of what came since the last one that is nobody's."""
     _departures: dict[object, Callable[[], None]]
     url = b""
 
     def connection_made(self, transport: Any) -> None:
-        corked: Any = Cork(transport, self.loop)
-        super().connection_made(corked)
+        self._ending = Ending(transport, self, self.limits.header_seconds, self.limits.request_bytes)
+        self._cork = Cork(self._ending.as_transport, self.loop)
+        super().connection_made(cast(Any, self._cork))
         BoundedProtocol.everybody = self.connections
         self._departures = {}
         transport.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_SNDBUF, SEND_BYTES)
-        if len(self.connections) > self.limits.connections:
+        if len(self.connections) - lingering() > self.limits.connections:
             leaving = next(iter(self._unfinished), self)
             leaving._refuse(_full(self.limits))
             if leaving is self:
@@ -126,6 +129,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_clock()
+        self._ending.lost()
         super().connection_lost(exc)
         for leave in list(self._departures.values()):
             leave()
@@ -139,11 +143,39 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > self.limits.header_bytes:
                 self._refuse(_too_large(self.limits))
+        elif self._answered and self.parser is not None:
+            # The rest of a body that was not waited for, or line breaks: uvicorn lets them go on for ever.
+            self._start_clock()
+            self._head_bytes += len(data)
+            if self._head_bytes > self.limits.request_bytes:
+                self._end()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio heeds what it returns
         # At once where somebody has to hear of it; and where TLS closes it whatever this says.
-        at_once = self.scheme == "https" or not (self.cycle is None or self.cycle.response_complete)
-        return not at_once and not ENDS.do(self.transport.close)
+        if self.scheme == "https" or not self._answered:
+            self._end()
+            return False
+        return not ENDS.do(self._end)
+
+    def unheard(self) -> bool:
+        """As Owner says: an answer that did not wait for all of its request, or for those behind it."""
+        return bool(self.pipeline) or (self.cycle is not None and self.cycle.response_complete and self.cycle.more_body)
+
+    def said_goodbye(self) -> bool:
+        """As Owner says."""
+        return False
+
+    def send_400_response(self, msg: str) -> None:
+        if self._answered:
+            self._refuse(InvalidRequest(msg))
+        else:
+            super().send_400_response(msg)
+
+    def shutdown(self) -> None:
+        if self._answered:
+            self._end()
+        else:
+            super().shutdown()
 
     def handle_websocket_upgrade(self) -> None:
         if not HANDSHAKES.do(self._upgrade):
@@ -152,10 +184,10 @@ class BoundedProtocol(HttpToolsProtocol):
     def _upgrade(self) -> None:
         if self.transport.is_closing():
             return
+        self._stop_clock()
         self.transport.resume_reading()
         # What a socket sends is whole.
-        cork: Any = self.transport
-        self.transport = cork.open
+        self.transport = self._cork.open
         super().handle_websocket_upgrade()
         # It refers to what refers to it, and nothing more comes this way.
         self.parser = None  # type: ignore[assignment]  # as when the connection is lost
@@ -186,15 +218,26 @@ class BoundedProtocol(HttpToolsProtocol):
     def _refuse_late(self) -> None:
         self._refuse(_too_slow(self.limits))
 
+    @property
+    def _answered(self) -> bool:
+        """Whether every request that came so far has its answer."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _end(self) -> None:
+        self._cork.flush()
+        self._ending.end()
+
     def _refuse(self, error: GatewayError) -> None:
-        """Answer in the shape of the wire whose path was said, if it was, and close."""
+        """Answer a request that has not come in the shape of the wire whose path was said, if it was; and close."""
         self._stop_clock()
         if self.transport.is_closing():
             return
-        if self.cycle is None or self.cycle.response_complete:
+        if self._answered and self._head_open:
             path = self.url.partition(b"?")[0].decode("latin-1")
-            self.transport.write(_as_bytes(BoundedProtocol.wire_of(path).refuse(error), error))
-        self.transport.close()
+            self._cork.write_at_once(_as_bytes(BoundedProtocol.wire_of(path).refuse(error), error))
+            self._ending.linger()
+        else:
+            self._end()
 
 
 def _as_bytes(response: Response, error: GatewayError) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
+from wires.endings import Ending
 from wires.paces import ENDS
 
 SLICE = 1024
@@ -30,6 +31,14 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         self._parsing = self._hung_up = False
         self._pings = float(PINGS_AT_ONCE)
         self._pinged_at = self.loop.time()
+
+    def connection_made(self, transport: Any) -> None:
+        if isinstance(transport, Ending):
+            transport.own(self)
+        else:
+            transport = Ending(transport, self)
+        self._ending: Ending = transport
+        super().connection_made(transport.as_transport)
 
     def data_received(self, data: bytes) -> None:
         self._unparsed += data
@@ -53,7 +62,25 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         # At once where TLS closes it whatever this says.
         return self.scheme == "ws" and not ENDS.do(self._hang_up)
 
+    def unheard(self) -> bool:
+        """As Owner says: a refusal, or the end of who broke the rules. Any other close is answered by a close."""
+        return self.close_sent and self.close_timer is None and self.conn.close_rcvd is None
+
+    def said_goodbye(self) -> bool:
+        """As Owner says."""
+        return self.conn.close_sent is not None
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self._ending.end()
+
+    def keepalive_timeout(self) -> None:
+        # Nobody is there to read the reason.
+        super().keepalive_timeout()
+        self._ending.end()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._ending.lost()
         # What came before the end is still said.
         self._end_of_input()
         if self._hung_up:
@@ -63,7 +90,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
 
     def _hang_up(self) -> None:
         self._hung_up = True
-        self.transport.close()
+        self._ending.end()
 
     def _end(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -117,5 +144,6 @@ class BoundedSocket(WebSocketsSansIOProtocol):
             self.conn.fail(POLICY, "too many pings")
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.close_sent = True
-            self.transport.close()
+            # A flood is not waited for.
+            self._ending.end()
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -52,14 +53,13 @@ class Outbox:
             await self._send_in_turn({"type": "websocket.send", "bytes": data})
 
     async def close(self, code: int, reason: str = "") -> None:
-        """Close the socket once; a client that has left already is no error."""
+        """Close the socket once; a client that has left already is no error, nor is one that accepts nothing."""
         if self.closed:
             return
         self.gone()
-        try:
-            await self._send({"type": "websocket.close", "code": code, "reason": reason[:120]})
-        except LEFT:
-            return
+        with suppress(TimeoutError, *LEFT):
+            async with asyncio.timeout(self._stall):
+                await self._send({"type": "websocket.close", "code": code, "reason": reason[:120]})
 
     def gone(self) -> None:
         """The client has left: nothing more is sent."""

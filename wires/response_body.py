@@ -8,7 +8,7 @@ from typing import Protocol
 from starlette.types import Message, Send
 
 from gateway.config import Limits
-from gateway.patience import WaitLimit
+from gateway.patience import Waited, WaitLimit
 
 SHORT_WAY = "polywire.short_way"
 """Where a scope keeps its `ShortWay`, if its server has one."""
@@ -53,23 +53,22 @@ class ResponseBody:
         """Send frames, if any, after the head if they are the first. Raises Waited when the client accepts nothing."""
         if not data:
             return
-        if self._pinging is not None:
-            await self._quiet()
-        if self._way is not None and self._way.flows():
+        if self._pinging is None and self._way is not None and self._way.flows():
             await self._put(data, self._way, last=last)
         else:
             with self._wait.bounded(self._stall):
+                await self._quiet()
                 await self._put(data)
         self.sent()
 
-    async def _put(self, data: bytes, way: ShortWay | None = None, *, last: bool = False) -> None:
+    async def _put(self, data: bytes, way: ShortWay | None = None, *, last: bool = False, more: bool = True) -> None:
         if not self.started:
             self.started = True
             await self._send(self._head)
         if way is not None and way.ready():
             way.put(data, last=last)
         else:
-            await self._send(_message(data, True))
+            await self._send(_message(data, more))
 
     @property
     def quiet(self) -> bool:
@@ -81,11 +80,17 @@ class ResponseBody:
         self._last = self._loop.time()
 
     async def end(self) -> None:
-        """Send the head if nothing was, and the end of the body."""
-        if not self.started:
-            self.started = True
-            await self._send(self._head)
-        await self._send(_message(b"", False))
+        """Send the head if nothing was, and the end of the body, unless the client accepts nothing."""
+        if self._way is not None and self._way.flows():
+            await self._put(b"", more=False)
+            return
+        try:
+            with self._wait.bounded(self._stall):
+                await self._put(b"", more=False)
+        except Waited:
+            return
+        finally:
+            self._wait.stop()
 
     async def stop(self) -> None:
         """Drop the timers and a keep-alive that is being sent."""

@@ -72,6 +72,8 @@ class Clients:
                     await self.taken(piece)
             except aiohttp.ClientPayloadError:
                 whole = False
+                # What came before the body broke off, and was not read until then, aiohttp keeps to itself.
+                pieces.append(answer.content._read_nowait(-1))
             return Raw(answer.status, b"".join(pieces), whole)
 
     async def turn(self, path: str, message: str) -> Raw:
@@ -83,7 +85,9 @@ class Clients:
             await socket.send(message)
             lines: list[str] = []
             while not lines or json.loads(lines[-1])["type"] not in SOCKET_ENDS:
-                lines.append(str(await asyncio.wait_for(socket.recv(decode=True), self.patience)))
+                # Not `wait_for`, which drops a cancellation that comes together with a message (Python 3.11).
+                async with asyncio.timeout(self.patience):
+                    lines.append(str(await socket.recv(decode=True)))
                 await self.taken(lines[-1].encode())
             return Raw(101, "\n".join(lines).encode())
 

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -20,10 +21,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from tests.contract.openai_entry import row
+from tests.contract.wire_clients import clients
 from tests.contract.wire_entry import ERROR
 from tests.contract.wires import ENTRIES as WIRES
 from tests.faults.visits import BEGUN, ENDS, MORE, Upstream, Visit
 from tests.running import Service, running
+from tests.upstreams.byte_server import Act, Answer, ByteServer
 
 WHOLE = bool(os.environ.get("POLYWIRE_FAULTS"))
 STREAMS = 6
@@ -189,6 +192,21 @@ def test_whatever_the_order_each_stream_has_one_outcome(tmp_path: Path) -> None:
                 suppress_health_check=list(HealthCheck),
             ),
         )
+
+
+async def test_what_came_before_a_body_broke_off_is_read_by_a_slow_client_too() -> None:
+    """As a failure that is an event, and then the end of a body that is not whole."""
+    async with ByteServer({"*": Answer([b"first", 0.05, b"last", Act.DROP])}) as server:
+
+        async def read_late(_: bytes) -> None:
+            await server.requests[0].gone.wait()
+            for _turn in range(100):
+                await asyncio.sleep(0)
+
+        async with clients(cast(Any, SimpleNamespace(url=server.url, ws_url="", grpc_port=1))) as opened:
+            opened.taken = read_late
+            raw = await opened.post("/", b"{}")
+    assert (raw.body, raw.whole) == (b"firstlast", False)
 
 
 @contextmanager
