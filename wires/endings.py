@@ -39,9 +39,12 @@ class Owner(Protocol):
 
 
 class Ending:
-    """The transport that an `Owner` knows. `close` lingers where that is unheard; no end takes more than `seconds`."""
+    """The transport that an `Owner` knows. `close` lingers where that is unheard.
 
-    __slots__ = ("_clock", "_lingering", "_owner", "_transport", "most_bytes", "seconds", "write")
+    At its end a client that has read nothing more for `seconds` is let go; an answer that is being read is read whole.
+    """
+
+    __slots__ = ("_clock", "_lingering", "_owner", "_transport", "_unread", "most_bytes", "seconds", "write")
 
     write: Callable[[bytes], None]
 
@@ -53,6 +56,7 @@ class Ending:
         self.write = transport.write
         self._transport = transport
         self._clock: asyncio.TimerHandle | None = None
+        self._unread = 0
         self._lingering: _Lingering | None = None
         self.own(owner)
 
@@ -127,7 +131,15 @@ class Ending:
 
     def _bound(self) -> None:
         if self._clock is None:
-            self._clock = asyncio.get_running_loop().call_later(self.seconds, self._transport.abort)
+            self._unread = self._transport.get_write_buffer_size()
+            self._clock = asyncio.get_running_loop().call_later(self.seconds, self._leave_unless_read)
+
+    def _leave_unless_read(self) -> None:
+        self._clock = None
+        if self._transport.get_write_buffer_size() < self._unread:
+            self._bound()
+        else:
+            self._transport.abort()
 
 
 class _Lingering(asyncio.Protocol):

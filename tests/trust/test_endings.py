@@ -34,6 +34,7 @@ def bounded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         "header_bytes": HEADER_BYTES,
         "header_seconds": SECONDS,
         "request_bytes": BODY_BYTES,
+        "prompt_characters": BODY_BYTES,
         "connections": CONNECTIONS,
         "send_stall_seconds": 1,
     }
@@ -166,6 +167,23 @@ def test_who_reads_nothing_of_the_end_is_let_go(bounded: Service) -> None:
         while is_held():
             assert time.monotonic() < deadline
             time.sleep(0.05)
+
+
+def test_who_reads_slowly_reads_all_of_the_answer(bounded: Service) -> None:
+    """It takes three times as long as one who reads nothing is waited for."""
+    text = "a" * (BODY_BYTES - 1000)
+    body = json.dumps({"model": "echo", "messages": [{"role": "user", "content": text}]}).encode()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(10)
+        client.connect(("127.0.0.1", bounded.port))
+        client.sendall(post(CHAT, f"content-length: {len(body)}", LAST) + body)
+        said, began = client.recv(1024), time.monotonic()
+        while piece := client.recv(16384):
+            said += piece
+            time.sleep(max(0.0, began + 3 * SECONDS * len(said) / BODY_BYTES - time.monotonic()))
+    assert text.encode() in said
+    assert time.monotonic() - began > 2 * SECONDS
 
 
 PING = b": still here\n\n"
