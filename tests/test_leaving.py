@@ -24,12 +24,17 @@ PATHS: dict[str, Callable[[str], dict[str, object]]] = {
 }
 
 
-def leave(service: Service, path: str, model: str, *, after: bytes | None, padding: int = 0) -> None:
-    """Send a request and hang up: at once, or when `after` has been read."""
+def asked(path: str, model: str, padding: int = 0) -> bytes:
+    """A request as it is sent."""
     body = json.dumps(PATHS[path](model) | ({"padding": " " * padding} if padding else {})).encode()
     head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def leave(service: Service, path: str, model: str, *, after: bytes | None, padding: int = 0) -> None:
+    """Send a request and hang up: at once, or when `after` has been read."""
     with socket.create_connection(("127.0.0.1", service.port), timeout=5) as connection:
-        connection.sendall(head.encode() + body)
+        connection.sendall(asked(path, model, padding))
         read = b""
         while after is not None and after not in read:
             read += connection.recv(65536)
@@ -63,6 +68,22 @@ def test_leaving_is_seen_behind_a_large_body(service: Service, padding: int) -> 
     wait_for(lambda: service.metric("polywire_streams_total", wire="openai", outcome="cancelled") == before + 1)
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_leaving_is_seen_behind_the_next_request(service: Service, together: bool) -> None:
+    before = service.metric("polywire_streams_total", wire="openai", outcome="cancelled")
+    path = "/v1/chat/completions"
+    with socket.create_connection(("127.0.0.1", service.port), timeout=5) as connection:
+        if together:
+            connection.sendall(asked(path, "silent") + asked(path, "hello"))
+        else:
+            connection.sendall(asked(path, "silent"))
+        wait_for(lambda: service.metric("polywire_streams_open") == 1)
+        if not together:
+            connection.sendall(asked(path, "hello"))
+    wait_for(lambda: service.metric("polywire_streams_total", wire="openai", outcome="cancelled") == before + 1)
+    assert service.metric("polywire_streams_open") == 0
+
+
 def test_two_hundred_departures_leave_nothing_behind(service: Service) -> None:
     def held() -> tuple[int, int]:
         worker = service.workers()[0]
@@ -84,15 +105,13 @@ def test_two_hundred_departures_leave_nothing_behind(service: Service) -> None:
 def test_a_reader_that_stops_costs_at_most_a_mebibyte(service: Service, path: str) -> None:
     """Case P1: answers of 33 MB, and nobody reads; leaving then stops them at once."""
     worker: psutil.Process = service.workers()[0]
-    body = json.dumps(PATHS[path]("flood")).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     readers = []
     before = worker.memory_info().rss
     for _ in range(8):
         reader = socket.socket()
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         reader.connect(("127.0.0.1", service.port))
-        reader.sendall(head.encode() + body)
+        reader.sendall(asked(path, "flood"))
         readers.append(reader)
     try:
         wait_for(lambda: service.metric("polywire_streams_open") == 8, 10)

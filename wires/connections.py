@@ -30,6 +30,8 @@ DEPARTURES = "polywire.departures"
 """Where a scope keeps what is called, once each, when its client leaves; by what has it called."""
 SEND_BYTES = 128 * 1024
 """What the system may hold of an answer that its reader does not take; by itself it holds megabytes of each."""
+MOST_WAITING = 8
+"""Requests that may wait behind the one that is answered; beyond them nothing is read, so no departure is seen."""
 
 
 def bound_connections(limits: Limits, wire_of: WireOf) -> None:
@@ -203,6 +205,9 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is not None and self.cycle.scope is self.scope:
             self.scope[SHORT_WAY] = ChunkedWay(self.cycle)  # type: ignore[literal-required]  # as above
+        if 0 < len(self.pipeline) <= MOST_WAITING:
+            # uvicorn stops reading at the first of them, and so would not see its client leave.
+            self.flow.resume_reading()
 
     def _start_clock(self) -> None:
         if self._clock is None:
