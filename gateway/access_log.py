@@ -44,15 +44,16 @@ def configure_logging() -> None:
 
 
 def write_line(line: Mapping[str, object]) -> None:
-    """Write `line` as JSON, without what is None."""
+    """Write `line` as JSON."""
     if not access_log.isEnabledFor(logging.INFO):
         return
-    text = to_json(line, exclude_none=True).decode()
-    for handler in access_log.handlers:
-        if type(handler) is LineHandler:
+    text = to_json(line).decode()
+    match access_log.handlers:
+        case [LineHandler() as handler] if not (access_log.propagate or access_log.filters):
             handler.write(text)
-        else:
-            handler.handle(_record(text))
+        case _:
+            # Somebody has handlers, levels or filters of their own.
+            access_log.handle(_record(text))
 
 
 def _record(line: str) -> logging.LogRecord:
