@@ -189,6 +189,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_clock()
         self.transport.resume_reading()
         # What a socket sends is whole.
+        self._cork.flush()
         self.transport = self._cork.open
         super().handle_websocket_upgrade()
         # It refers to what refers to it, and nothing more comes this way.
