@@ -40,7 +40,6 @@ Source = Callable[[], AsyncGenerator[ProviderEventT, None]]
 CLOSE_SECONDS = 5.0
 """How long a provider may take to close before its reader goes on without it."""
 
-
 EVENTS_PER_BREATH = 32
 """A provider that has everything at once lets other streams go on after so many events."""
 
