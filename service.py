@@ -33,7 +33,7 @@ from wires.middleware import DisconnectMiddleware, RequestMiddleware
 from wires.ports import check_grpc_port, check_port
 from wires.quick_socket import quicken_sockets
 from wires.signatures import SignatureMiddleware
-from wires.supervisor import leave_with_supervisor
+from wires.supervisor import leave_with_supervisor, name_supervisor
 
 configure_logging()
 try:
@@ -73,9 +73,10 @@ class Polywire:
             raise SystemExit(str(error)) from None
 
     @bentoml.on_deployment  # type: ignore[untyped-decorator]  # BentoML ships no type for it
-    def listen_for_interrupts() -> None:
-        """Have a second Ctrl-C end the workers at once."""
+    def watch_over_workers() -> None:
+        """Have a second Ctrl-C end the workers at once, and the supervisor's own end too."""
         pass_on_second_interrupt()
+        name_supervisor()
 
     @bentoml.on_startup  # type: ignore[untyped-decorator]  # BentoML ships no type for it
     def keep_what_is_loaded(self) -> None:

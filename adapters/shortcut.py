@@ -53,6 +53,8 @@ class Shortcut(Generic[Item]):
 
     def __exit__(self, *_: object) -> None:
         self._taking.__exit__()
+        # It refers to this object.
+        del self._taking
 
     def __aiter__(self) -> Self:
         return self

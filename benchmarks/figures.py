@@ -129,6 +129,8 @@ TEXT: tuple[Figure, ...] = (
     slow_reader,
 )
 """In the order in which they are measured: memory first, since what a program has once taken it uses again."""
+TURNS: Mapping[Figure, int] = {first_token: 3, requests: 5}
+"""How often a round measures what takes two seconds: a shared machine is slow or fast for longer than that."""
 GROWTHS = ("KiB/stream", "slow MiB/stream")
 """Of these the most of all rounds counts."""
 

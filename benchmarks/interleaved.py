@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.figures import GROWTHS, Figure, settle
+from benchmarks.figures import GROWTHS, TURNS, Figure, settle
 from benchmarks.load import Unavailable, Upstream
 from benchmarks.targets import Target
 
@@ -39,7 +39,7 @@ def measure(targets: Sequence[Target], upstream: Upstream, figures: Sequence[Fig
     """Each figure of each program, in `rounds` whose order rotates; what fails is named and left out."""
     seen: dict[str, dict[str, list[float | None]]] = {target.name: {} for target in targets}
     for figure in figures:
-        for turn in range(rounds):
+        for turn in range(rounds * TURNS.get(figure, 1)):
             first = turn % len(targets)
             for target in (*targets[first:], *targets[:first]):
                 target.wake()

@@ -14,7 +14,7 @@ from collections import defaultdict
 from prometheus_client import Counter, Gauge, Histogram
 
 WRITE_SECONDS = 0.1
-"""How late another process may see what happened here; `/metrics` of this one writes first."""
+"""How late another process may see what happened here: `/metrics` writes its own first and waits so long for theirs."""
 
 
 class Tally:

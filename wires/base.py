@@ -128,7 +128,7 @@ class StreamResponse(Response):
     ) -> None:
         # Not Response's own __init__, which would look for a body's length.
         self.status_code, self.background, self.body = 200, None, b""
-        self.raw_headers = list(_encoded(("content-type", media_type), *headers.items()))
+        self.raw_headers = list(_encoded(*{"content-type": media_type, **headers}.items()))
         self._open = open_stream
         self._encoder = encoder
         self._wire = wire

@@ -102,7 +102,7 @@ def test_a_spoken_question_is_answered_aloud_until_the_user_speaks_again(lent: C
 
     page.until(lambda: page.run(SILENCED) is not None, seconds=20)
     assert page.run(SILENCED) <= 200
-    assert first.get_attribute("data-state") in ("cancelled", "finished")
+    page.until(lambda: first.get_attribute("data-state") in ("cancelled", "finished"))
     page.until(lambda: len(page.find_all(".turn")) == 2)
     page.find("#talk").click()
     page.until(lambda: page.state("talk") == "off")
