@@ -201,7 +201,7 @@ class _Connection:
             return
         if self._reason is not None:
             raise _Refused(self._reason)
-        # BentoML's timeout middleware holds the task until it sees an answer.
+        # The request is counted by it, and the server misses no answer.
         await self._send({"type": "http.response.start", "status": CLIENT_CLOSED_REQUEST, "headers": []})
         await self._send({"type": "http.response.body", "body": b""})
 
