@@ -66,8 +66,13 @@ def _allowed(location: tuple[Any, ...], sections: Mapping[str, type[BaseModel]])
 def refuse_doubles(text: str, source: str) -> None:
     """Raises ConfigError for a key that comes twice in one mapping: YAML's reader would silently drop the first."""
     nodes: list[yaml.Node | None] = [yaml.compose(text)]
+    # An alias is the node that it names, which may hold it.
+    walked: set[int] = set()
     while nodes:
         node = nodes.pop()
+        if id(node) in walked:
+            continue
+        walked.add(id(node))
         if isinstance(node, yaml.SequenceNode):
             nodes += node.value
         elif isinstance(node, yaml.MappingNode):

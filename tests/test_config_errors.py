@@ -29,6 +29,7 @@ WRONG = {
     "limits:\n  streems: 3\n": "line 2: limits.streems: Extra inputs are not permitted (allowed: all_",
     "limits:\n\n  streams: 0\n": "line 3: limits.streams: Input should be greater than 0",
     "workers: 1\nlimits:\n  streams: 3\n  streams: 4\n": "line 4: 'streams' is here a second time",
+    "limits: &itself\n  streams: *itself\n": "line 2: limits.streams: Input should be a valid integer",
     "providers:\n  - {name: x\n": "is not valid YAML",
     "- a\n": "must be a mapping",
 }
