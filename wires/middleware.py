@@ -170,7 +170,7 @@ class _Connection:
         self._first: Message | None = None
         self._started = self._complete = False
         self._reason: GatewayError | None = None
-        self._gone = False
+        self._cancels = 0
         self._task: asyncio.Task[object] | None = None
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
@@ -184,12 +184,14 @@ class _Connection:
             if self._first["type"] != "http.disconnect":
                 if self._departures is None or self._more or self._size > SMALL_BODY:
                     self._watched = True
-                    watcher = asyncio.get_running_loop().create_task(self._watch(task))
+                    watcher = asyncio.get_running_loop().create_task(self._watch())
                 else:
                     self._departures[self] = self._leave
                 await app(scope, self._next, self._forward)
         except asyncio.CancelledError:
-            if not (self._gone or self._reason) or task.uncancel() > 0:
+            for _ in range(self._cancels):
+                task.uncancel()
+            if not self._cancels or task.cancelling():
                 raise
         finally:
             self._task = None
@@ -207,9 +209,7 @@ class _Connection:
 
     def abort(self) -> None:
         """Break the answer off; one that has not begun becomes a refusal."""
-        if self._task is not None and not self._complete:
-            self._reason = self._reason or shutting_down("Polywire is shutting down; try again.")
-            self._task.cancel()
+        self._cancel(shutting_down("Polywire is shutting down; try again."))
 
     @cached_property
     def _rest(self) -> asyncio.Queue[Message]:
@@ -242,20 +242,24 @@ class _Connection:
             raise _Refused(_too_large(self._limits))
         return message
 
-    async def _watch(self, task: asyncio.Task[object]) -> None:
+    async def _watch(self) -> None:
         try:
             while (message := await self._read())["type"] != "http.disconnect":
                 await self._rest.put(message)
         except _Refused as refused:
-            self._reason = refused.error
-            task.cancel()
+            self._cancel(refused.error)
             return
         await self._rest.put(message)
         self._leave()
 
     def _leave(self) -> None:
+        self._cancel(None)
+
+    def _cancel(self, reason: GatewayError | None) -> None:
+        """Give the request up. `reason` is what its client is told, None where that has left; the first one counts."""
         if self._task is not None and not self._complete:
-            self._gone = True
+            self._reason = self._reason if self._cancels else reason
+            self._cancels += 1
             self._task.cancel()
 
     async def _forward(self, message: Message) -> None:
