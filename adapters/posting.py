@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from functools import lru_cache
 
 from aiohttp import (
     BaseConnector,
@@ -66,8 +65,6 @@ class Posting:
         self._loop = asyncio.get_running_loop()
         self._pattern = ClientRequest("POST", origin, headers=session.headers, session=session, loop=self._loop)
         self._timer = TimerNoop()
-        # Most requests have the same head but for their body's length.
-        self._head = lru_cache(maxsize=32)(self._serialized)
 
     def takes(self, url: URL, body: bytes) -> bool:
         """Whether the request goes to this host and fits one write."""
@@ -75,21 +72,17 @@ class Posting:
 
     async def post(self, url: URL, headers: Mapping[str, str], body: bytes) -> ClientResponse:
         """The answer's head. Raises what the session raises; ValueError for what cannot be sent."""
-        data = b"%bContent-Length: %d\r\n\r\n%b" % (self._head(url.raw_path_qs, *headers.items()), len(body), body)
+        head = CIMultiDict(self._pattern.headers)
+        head.update(headers)
+        head.setdefault(hdrs.CONTENT_TYPE, "application/octet-stream")
+        head[hdrs.CONTENT_LENGTH] = str(len(body))
+        data = _serialize_headers(f"POST {url.raw_path_qs} HTTP/1.1", head) + body
         connection = await self._connect()
         try:
             return await self._ask(connection, url, data)
         except BaseException:
             connection.close()
             raise
-
-    def _serialized(self, target: str, *headers: tuple[str, str]) -> bytes:
-        """All of a head but its body's length and the line break at its end."""
-        head = CIMultiDict(self._pattern.headers)
-        head.update(headers)
-        head.setdefault(hdrs.CONTENT_TYPE, "application/octet-stream")
-        head.popall(hdrs.CONTENT_LENGTH, None)
-        return bytes(_serialize_headers(f"POST {target} HTTP/1.1", head)).removesuffix(b"\r\n")
 
     async def _connect(self) -> Connection:
         try:
