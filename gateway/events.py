@@ -5,6 +5,9 @@ Grammar (enforced in `gateway/streams.py`, the only place that builds `Started` 
     Started (TextDelta | ReasoningDelta | ToolCallStart ToolCallDelta* | AudioStart AudioDelta*)* (Finished | Failed)
 
 There is exactly one terminal event and it is always the last one.
+
+Structs, since a frozen dataclass sets each field by a call. `gc=False` is for those that hold only texts, bytes and
+numbers: they can be in no circle, so no collection needs to walk them.
 """
 
 from __future__ import annotations
