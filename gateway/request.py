@@ -16,6 +16,8 @@ from gateway.events import AudioFormat
 
 DEFAULT_FORMAT = AudioFormat()
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+ML_PARAMETERS = "ml_parameters"
+"""Where the ML Commons wire puts the parameters of a registered model in `ChatRequest.extra`; no caller's own field."""
 
 
 class Role(StrEnum):

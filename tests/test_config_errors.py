@@ -16,7 +16,9 @@ from tests.running import ROOT
 WRONG = {
     "providers:\n  - {name: x, type: opnai}\n": "line 2: providers.0.type: Input should be 'local', 'openai', ",
     "providers:\n  - {name: x, type: openai, base_ur: a}\n": "line 2: providers.0.base_ur: Extra inputs are not"
-    " permitted (allowed: api_key_env, base_url, ",
+    " permitted; did you mean 'base_url'? (allowed: api_key_env, base_url, ",
+    "providers:\n  - {name: x, type: openai, base_url: 'localhost:1/v1'}\n": "line 2: providers.0.base_url: it must"
+    " begin with http:// or",
     "providers: [{name: x, type: openai}]\nmodels:\n  - {id: a, provider: x, upstream: z}\n  - id: b{c}\n    provider:"
     " y\n    upstream: z\n": "line 5: models.1.provider: model 'b{c}' names provider 'y'; the providers are x",
     "providers: [{name: x, type: openai}]\n": "file.yaml: models: is missing: without it, models are those of",
@@ -26,7 +28,8 @@ WRONG = {
     " models.1.id: models names 'a' more than once",
     "providers:\n  - {name: x, type: connector}\n": "line 2: providers.0.type: 'connector' means registered models",
     "store: sqlite:///x.db\nreplicas: 2\n": "line 2: replicas: 2 replicas need a store",
-    "limits:\n  streems: 3\n": "line 2: limits.streems: Extra inputs are not permitted (allowed: all_",
+    "limits:\n  streems: 3\n": "line 2: limits.streems: Extra inputs are not permitted; did you mean 'streams'?"
+    " (allowed: all_",
     "limits:\n\n  streams: 0\n": "line 3: limits.streams: Input should be greater than 0",
     "workers: 1\nlimits:\n  streams: 3\n  streams: 4\n": "line 4: 'streams' is here a second time",
     "limits: &itself\n  streams: *itself\n": "line 2: limits.streams: Input should be a valid integer",

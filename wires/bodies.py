@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from pydantic import ConfigDict, Field
 
 from gateway.errors import InvalidRequest, Unsupported
@@ -30,6 +31,22 @@ class StrictBody(OpenBody):
         """The undeclared `fields` that the caller set, for the provider to know what they mean."""
         extra = self.model_extra or {}
         return {field: extra[field] for field in fields if extra.get(field) is not None} if extra else {}
+
+    def vendor_fields(self, *but: str) -> dict[str, Any]:
+        """All undeclared fields that the caller set, except `but`: what they mean is the provider's to know.
+
+        Raises InvalidRequest for one that could not be sent: it holds half a character, say.
+        """
+        extra = self.model_extra
+        if not extra:
+            return {}
+        fields = {name: value for name, value in extra.items() if value is not None and name not in but}
+        for name, value in fields.items():
+            try:
+                msgspec.json.encode({name: value})
+            except (ValueError, OverflowError, RecursionError):
+                raise InvalidRequest(f"The field {name!r} holds what cannot be passed on.", param=name) from None
+        return fields
 
 
 class StreamOptions(StrictBody):
@@ -61,6 +78,7 @@ class SampledBody(StreamedBody):
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     stop: str | list[str] | None = None
     seed: int | None = None
+    top_k: int | None = None
     n: int | None = None
     user: str | None = None
 
@@ -76,6 +94,7 @@ class SampledBody(StreamedBody):
             max_tokens=max_tokens,
             temperature=self.temperature,
             top_p=self.top_p,
+            top_k=self.top_k,
             stop=self.stops,
             seed=self.seed,
             presence_penalty=self.presence_penalty,

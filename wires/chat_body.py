@@ -10,24 +10,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.request import ChatRequest, Tool
+from gateway.request import ML_PARAMETERS, ChatRequest, Tool
 from wires.bodies import SampledBody, StrictBody
 from wires.chat_messages import MessageBody, parse_messages
 
-PASSED_ON = (
-    "logit_bias",
-    "verbosity",
-    "metadata",
-    "store",
-    "service_tier",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "moderation",
-    "prediction",
-)
-"""Fields whose meaning is the provider's own."""
 REFUSED = ("functions", "function_call", "audio", "web_search_options", "top_logprobs", "logprobs")
 RESPONSE_FORMATS = ("text", "json_object", "json_schema")
 
@@ -54,7 +40,7 @@ class NamedChoice(StrictBody):
 
 
 class ChatBody(SampledBody):
-    """The request body; unknown fields are kept and ignored."""
+    """The request body; fields that it does not declare are passed on to the provider."""
 
     model: str = Field(examples=["default"])
     messages: list[MessageBody] = Field(min_length=1)
@@ -91,7 +77,7 @@ def parse(body: ChatBody) -> ChatRequest:
         response_format=_response_format(body.response_format),
         reasoning_effort=body.reasoning_effort,
         user=body.user,
-        extra=body.passed_on(*PASSED_ON),
+        extra=body.vendor_fields(ML_PARAMETERS, *REFUSED),
     )
 
 

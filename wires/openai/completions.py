@@ -29,7 +29,7 @@ from gateway.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from gateway.request import ChatRequest, Role, text_message
+from gateway.request import ML_PARAMETERS, ChatRequest, Role, text_message
 from wires.base import StreamResponse, gateway_of
 from wires.bodies import SampledBody
 from wires.chat_answer import usage_body
@@ -41,7 +41,7 @@ ANSWER = object_schema("text_completion", "id", "created", "model", "choices", "
 
 
 class CompletionBody(SampledBody):
-    """The request body; unknown fields are kept and ignored."""
+    """The request body; fields that it does not declare are passed on to the provider."""
 
     model: str = Field(examples=["default"])
     prompt: str | list[str]
@@ -95,7 +95,7 @@ def parse(body: CompletionBody) -> ChatRequest:
         messages=(text_message(Role.USER, body.text),),
         sampling=body.sampling(body.max_tokens),
         user=body.user,
-        extra=body.passed_on("logit_bias"),
+        extra=body.vendor_fields(ML_PARAMETERS),
     )
 
 

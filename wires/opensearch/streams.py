@@ -13,7 +13,7 @@ from gateway.catalog import Gateway
 from gateway.connector import INTERFACES, Connector
 from gateway.errors import InvalidRequest, NotFound
 from gateway.registered import REMOTE_INFERENCE_OFF
-from gateway.request import ChatRequest, Message, Role, Sampling, text_message
+from gateway.request import ML_PARAMETERS, ChatRequest, Message, Role, Sampling, text_message
 from gateway.slots import Slots
 from gateway.streams import EventStream
 from gateway.target import Target
@@ -21,8 +21,6 @@ from gateway.template import as_text, decoded
 from wires.chat_messages import MessageBody, parse_messages
 from wires.opensearch.errors import illegal_argument, illegal_state
 
-PARAMETERS = "ml_parameters"
-"""Where the parameters of a registered model stand in `ChatRequest.extra`."""
 UNFIT_INTERFACE = "unfit_interface"
 PROMPTS = ("inputs", "prompt", "question")
 NUMBERS = ("max_tokens", "temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
@@ -72,7 +70,7 @@ def chat_request(target: Target, parameters: Mapping[str, Any]) -> ChatRequest:
     """A registered model's templates get the parameters as they are; a configured model the usual request."""
     if target.connector is not None:
         texts = connector_parameters(parameters)
-        return ChatRequest(target.model.id, (_gist(texts),), extra={PARAMETERS: texts})
+        return ChatRequest(target.model.id, (_gist(texts),), extra={ML_PARAMETERS: texts})
     return ChatRequest(target.model.id, _messages(parameters), sampling=_sampling(parameters))
 
 
