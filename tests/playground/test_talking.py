@@ -97,7 +97,7 @@ def test_a_spoken_question_is_answered_aloud_until_the_user_speaks_again(lent: C
     assert "blue sea" in page.said(0).lower()
     page.until(lambda: page.state("audio") == "playing")
     page.run(WATCH)
-    assert float(page.state("audioSeconds")) > 0
+    page.until(lambda: float(page.state("audioSeconds")) > 0)
     page.until(lambda: float(page.state("audioLevel")) > 0.02)
 
     page.until(lambda: page.run(SILENCED) is not None, seconds=20)

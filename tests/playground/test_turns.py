@@ -75,7 +75,7 @@ def test_speech_sounds_while_the_answer_is_written(page: Page) -> None:
     page.until(lambda: float(page.state("audioLevel")) > 0.1)
     assert page.state("turn") == "running"
     assert page.state("audio") == "playing"
-    assert float(page.state("audioSeconds")) > 0
+    page.until(lambda: float(page.state("audioSeconds")) > 0)
 
 
 def test_the_samples_are_scheduled_whole_and_without_a_gap(page: Page) -> None:
