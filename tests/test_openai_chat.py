@@ -182,7 +182,7 @@ async def test_a_certificate_of_the_rows_own_authority_is_trusted(tmp_path: Path
         await provider.aclose()
 
 
-@pytest.mark.parametrize("url", ["nonsense", "ftp://user:pa55word@host/v1", "http://user:pa55word@[::bad/v1"])
+@pytest.mark.parametrize("url", ["http://", "http://user:pa55word@[::bad/v1"])
 async def test_an_impossible_base_url_is_told_without_its_password(url: str) -> None:
     provider = OpenAIChat(ProviderRow(name="up", type="openai", base_url=url), Settings())
     with pytest.raises(UpstreamError, match="base_url") as raised:

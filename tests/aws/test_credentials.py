@@ -78,7 +78,7 @@ async def test_no_region_an_unknown_profile_and_a_wrong_address(monkeypatch: pyt
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
     assert "no AWS region" in (await refused(provider("bedrock", None, region=None))).message
     assert "profile 'nobody'" in (await refused(provider("bedrock", None, profile="nobody"))).message
-    assert "endpoint_url" in (await refused(provider("bedrock", "not a url"))).message
+    assert "endpoint_url" in (await refused(provider("bedrock", "http://[not a url"))).message
 
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"])
