@@ -17,8 +17,8 @@ WRONG = {
     "providers:\n  - {name: x, type: opnai}\n": "line 2: providers.0.type: Input should be 'local', 'openai', ",
     "providers:\n  - {name: x, type: openai, base_ur: a}\n": "line 2: providers.0.base_ur: Extra inputs are not"
     " permitted; did you mean 'base_url'? (allowed: api_key_env, base_url, ",
-    "providers:\n  - {name: x, type: openai, base_url: 'ftp://user:pa55word@host/v1'}\n": "line 2: providers.0.base_url: it must"
-    " begin with http:// or",
+    "providers:\n  - {name: x, type: openai, base_url: 'ftp://user:pa55word@host/v1'}\n": "line 2:"
+    " providers.0.base_url: it must begin with http:// or",
     "providers: [{name: x, type: openai}]\nmodels:\n  - {id: a, provider: x, upstream: z}\n  - id: b{c}\n    provider:"
     " y\n    upstream: z\n": "line 5: models.1.provider: model 'b{c}' names provider 'y'; the providers are x",
     "providers: [{name: x, type: openai}]\n": "file.yaml: models: is missing: without it, models are those of",
