@@ -115,11 +115,12 @@ def slow_reader(target: Target, upstream: Upstream) -> Figures:
 
 _LEAVING = Load(streams=20, ramp=0.3, seconds=15, requests=LEAVERS, warm=0)
 
+FEW = paced(10)
 TEXT: tuple[Figure, ...] = (
     memory,
     first_token,
     requests,
-    paced(10),
+    FEW,
     paced(100),
     paced(500),
     most_streams(LATEST_TEXT),
@@ -129,8 +130,8 @@ TEXT: tuple[Figure, ...] = (
     slow_reader,
 )
 """In the order in which they are measured: memory first, since what a program has once taken it uses again."""
-TURNS: Mapping[Figure, int] = {first_token: 3, requests: 5}
-"""How often a round measures what takes two seconds: a shared machine is slow or fast for longer than that."""
+TURNS: Mapping[Figure, int] = {first_token: 3, requests: 5, FEW: 3}
+"""How often a round measures what takes seconds: a shared machine is slow or fast for longer than that."""
 GROWTHS = ("KiB/stream", "slow MiB/stream")
 """Of these the most of all rounds counts."""
 

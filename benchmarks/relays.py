@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.chart import lines
-from benchmarks.figures import TEXT, paced
+from benchmarks.figures import FEW, TEXT, paced
 from benchmarks.gateways import litellm, nginx, portkey, sdk_relay, tensorzero
 from benchmarks.interleaved import Results, measure, running
 from benchmarks.load import Unavailable, Upstream
@@ -48,7 +48,7 @@ def section(rounds: int, pictures: Path) -> str:
         with running(list(_made(makers)), folder) as targets:
             results = measure(targets, upstream, TEXT, rounds)
         with running(_wires(upstream.url, folder), folder) as targets:
-            wires = measure(targets, upstream, (paced(10), paced(100)), rounds)
+            wires = measure(targets, upstream, (FEW, paced(100)), rounds)
     (pictures / "relays.svg").write_text(_picture(results), encoding="utf-8")
     shown = _with_added(results)
     parts = ("### One worker on one core", grid(shown), "### What it was built to reach", _asked(shown))
