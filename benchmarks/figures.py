@@ -61,7 +61,7 @@ def most_streams(latest: float, *, offered: bool = False) -> Figure:
     def holds(target: Target, streams: int) -> bool:
         said = target.run(_paced(streams, offered))
         delay = _delay(said, "p99")
-        return said["errors"] == 0 and said["tokens_s"] >= 0.98 * 50 * streams and (delay or 1e9) <= latest
+        return said["errors"] == 0 and said["tokens_s"] >= 0.98 * 50 * streams and delay is not None and delay <= latest
 
     def measure(target: Target, upstream: Upstream) -> Figures:
         probe = target.run(Load(streams=20, interval=TOKEN_MICROSECONDS, ramp=0.3, seconds=1))
