@@ -46,7 +46,7 @@ async def test_five_hundred_open_streams_need_no_threads() -> None:
         sources = [await stack.enter_async_context(aclosing(events(bedrock))) for _ in range(500)]
         await asyncio.gather(*map(anext, sources))
         assert len(server.connections) >= 500
-        assert threading.active_count() == before
+        assert threading.active_count() <= before
         last.set()
         ends = await asyncio.gather(*map(read_all, sources))
     assert all(error is None for _, error in ends)
