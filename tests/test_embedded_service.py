@@ -76,8 +76,7 @@ def test_generate_answers_in_several_pieces_over_time(embedded: Service) -> None
         for piece in answer.iter_raw():
             assert piece
             arrivals.append(time.monotonic())
-    # A busy client finds several of them together.
-    assert len(arrivals) > 2
+    assert len(arrivals) > 5
     assert arrivals[-1] - arrivals[0] > 0.05
 
 

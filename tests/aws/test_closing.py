@@ -42,11 +42,11 @@ async def test_five_hundred_open_streams_need_no_threads() -> None:
         server = await stack.enter_async_context(serving(answer("bedrock", *most, last, end)))
         bedrock = await stack.enter_async_context(at(server, "bedrock"))
         await read_one(bedrock)
-        before = threading.active_count()
+        before = set(threading.enumerate())
         sources = [await stack.enter_async_context(aclosing(events(bedrock))) for _ in range(500)]
         await asyncio.gather(*map(anext, sources))
         assert len(server.connections) >= 500
-        assert threading.active_count() <= before
+        assert set(threading.enumerate()) <= before
         last.set()
         ends = await asyncio.gather(*map(read_all, sources))
     assert all(error is None for _, error in ends)
