@@ -38,7 +38,10 @@ class Tally:
 
     def write(self) -> None:
         """Write all that was tallied."""
-        sums, seen, self._timer = list(self._sums.items()), list(self._seen.items()), None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        sums, seen = list(self._sums.items()), list(self._seen.items())
         self._sums.clear()
         self._seen.clear()
         for metric, amount in sums:

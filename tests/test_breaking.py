@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from aiohttp import ClientResponse
 
 from adapters.http import HttpUpstream, read
 from gateway.config import ProviderRow
@@ -24,17 +25,22 @@ methods = pytest.mark.parametrize("method", ["POST", "PUT"])
 """A POST goes past aiohttp's session, a PUT does not."""
 
 
+async def hears_of_the_break(response: ClientResponse, row: ProviderRow, went_on: asyncio.Event) -> None:
+    """Read what came before the break, which comes once `went_on` is set, and then be told of it."""
+    pieces = read(response, row)
+    assert await anext(pieces) == b"Hello"
+    went_on.set()
+    with pytest.raises(Truncated):
+        await anext(pieces)
+
+
 @methods
 async def test_a_reset_is_not_the_end_of_a_body_without_a_length(method: str) -> None:
     went_on = asyncio.Event()
     async with serving(Answer([b"Hello", went_on, Act.RESET], framing=Framing.CLOSE)) as server:
         upstream = HttpUpstream(ProviderRow(name="up", type="openai"), server.url)
         async with asyncio.timeout(SOON), upstream.send(method, "/x", body=b"{}") as response:
-            pieces = read(response, upstream.row)
-            assert await anext(pieces) == b"Hello"
-            went_on.set()
-            with pytest.raises(Truncated):
-                await anext(pieces)
+            await hears_of_the_break(response, upstream.row, went_on)
         await upstream.aclose()
 
 
@@ -93,10 +99,6 @@ async def test_what_cannot_be_parsed_is_told_at_once_whoever_parses_it(
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         upstream = HttpUpstream(ProviderRow(name="up", type="openai"), url)
         async with upstream.send(method, "/x", body=b"{}") as response:
-            pieces = read(response, upstream.row)
-            assert await anext(pieces) == b"Hello"
-            went_on.set()
-            with pytest.raises(Truncated):
-                await anext(pieces)
+            await hears_of_the_break(response, upstream.row, went_on)
             await left.wait()
         await upstream.aclose()

@@ -18,6 +18,14 @@ from tests.upstreams.byte_server import Act, Answer, ByteServer, serving
 ROW = ProviderRow(name="up", type="openai")
 
 
+class Taken(list[bytes]):
+    """Takes every piece."""
+
+    def take(self, piece: bytes) -> bool:
+        self.append(piece)
+        return True
+
+
 async def _read(*pieces: bytes) -> bytes:
     async with ByteServer({"/x": Answer(pieces)}) as server:
         upstream = HttpUpstream(ROW, server.url)
@@ -65,14 +73,9 @@ methods = pytest.mark.parametrize("method", ["POST", "PUT"])
 @methods
 async def test_a_chunk_that_began_while_nobody_waited_is_read_as_one(method: str) -> None:
     """Its content, a read of its own, looks like chunks."""
-    taken: list[bytes] = []
-
-    def take(piece: bytes) -> bool:
-        taken.append(piece)
-        return True
-
+    taken = Taken()
     async with _answered(method) as (response, connection):
-        with taking(response, take):
+        with taking(response, taken.take):
             waiting = asyncio.create_task(read_piece(response))
             await asyncio.sleep(0)
             connection.data_received(b"1\r\na\r\n")
@@ -89,14 +92,9 @@ async def test_a_chunk_that_began_while_nobody_waited_is_read_as_one(method: str
 
 
 async def test_more_chunks_than_aiohttp_takes_at_once_are_all_taken() -> None:
-    taken: list[bytes] = []
-
-    def take(piece: bytes) -> bool:
-        taken.append(piece)
-        return True
-
+    taken = Taken()
     async with _answered("PUT") as (response, connection):
-        with taking(response, take):
+        with taking(response, taken.take):
             waiting = asyncio.create_task(read_piece(response))
             await asyncio.sleep(0)
             connection.data_received(b"1\r\na\r\n" * 10_000)
@@ -107,16 +105,11 @@ async def test_more_chunks_than_aiohttp_takes_at_once_are_all_taken() -> None:
 
 async def test_who_leaves_late_does_not_end_what_another_takes() -> None:
     """Two answers of one connection, the first of which is still read when the second one has begun."""
-    taken: list[bytes] = []
-
-    def take(piece: bytes) -> bool:
-        taken.append(piece)
-        return True
-
+    taken = Taken()
     async with _answered("POST") as (response, connection):
         first = taking(response, lambda _: False)
         first.__enter__()
-        with taking(response, take):
+        with taking(response, taken.take):
             waiting = asyncio.create_task(read_piece(response))
             await asyncio.sleep(0)
             first.__exit__(None, None, None)

@@ -159,10 +159,9 @@ def credentials(headers: Mapping[str, str]) -> Iterator[str]:
     for name in ("api-key", "x-api-key"):
         if name in headers:
             yield headers[name]
-    if (protocols := headers.get("sec-websocket-protocol")) is not None:
-        for protocol in protocols.split(","):
-            if protocol.strip().startswith(KEY_PROTOCOL):
-                yield protocol.strip().removeprefix(KEY_PROTOCOL)
+    for protocol in headers.get("sec-websocket-protocol", "").split(","):
+        if protocol.strip().startswith(KEY_PROTOCOL):
+            yield protocol.strip().removeprefix(KEY_PROTOCOL)
 
 
 def signing_key(fields: str) -> str | None:

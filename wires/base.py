@@ -142,14 +142,15 @@ class StreamResponse(Response):
         frames: list[bytes] = []
         try:
             async with self._open() as events:
-                if isinstance(events, EventStream) and way is not None:
-                    events.hand_to(_Shortcut(body, encode, way))
+                stream = events if isinstance(events, EventStream) else None
+                if stream is not None and way is not None:
+                    stream.hand_to(_Shortcut(body, encode, way))
                 async for event in events:
                     frames += encode(event)
-                    if isinstance(events, EventStream):
-                        for more in events.rest():
+                    if stream is not None:
+                        for more in stream.rest():
                             frames += encode(more)
-                    await body.send(b"".join(frames), last=isinstance(events, EventStream) and events.ended)
+                    await body.send(b"".join(frames), last=stream is not None and stream.ended)
                     frames.clear()
         except GatewayError as error:
             if not (body.started or frames):

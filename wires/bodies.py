@@ -8,7 +8,7 @@ import msgspec
 from pydantic import ConfigDict, Field
 
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.request import Sampling
+from gateway.request import ML_PARAMETERS, Sampling
 from wires.chat_messages import OpenBody
 
 
@@ -40,7 +40,9 @@ class StrictBody(OpenBody):
         extra = self.model_extra
         if not extra:
             return {}
-        fields = {name: value for name, value in extra.items() if value is not None and name not in but}
+        fields = {
+            name: value for name, value in extra.items() if value is not None and name not in (*but, ML_PARAMETERS)
+        }
         for name, value in fields.items():
             try:
                 msgspec.json.encode({name: value})

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gateway.errors import InvalidRequest, Unsupported
-from gateway.request import ML_PARAMETERS, ChatRequest, Tool
+from gateway.request import ChatRequest, Tool
 from wires.bodies import SampledBody, StrictBody
 from wires.chat_messages import MessageBody, parse_messages
 
@@ -77,7 +77,7 @@ def parse(body: ChatBody) -> ChatRequest:
         response_format=_response_format(body.response_format),
         reasoning_effort=body.reasoning_effort,
         user=body.user,
-        extra=body.vendor_fields(ML_PARAMETERS, *REFUSED),
+        extra=body.vendor_fields(*REFUSED),
     )
 
 

@@ -117,11 +117,8 @@ class ResponseBody:
         self._timer = self._loop.call_later(self._every, self._ring)
 
     async def _ping(self) -> None:
-        if not self.started:
-            self.started = True
-            await self._send(self._head)
-        await self._send(_message(self._keepalive or b"", True))
-        self._last = self._loop.time()
+        await self._put(self._keepalive or b"")
+        self.sent()
 
 
 def _message(body: bytes, more: bool) -> Message:

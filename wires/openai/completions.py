@@ -29,7 +29,7 @@ from gateway.events import (
     ToolCallDelta,
     ToolCallStart,
 )
-from gateway.request import ML_PARAMETERS, ChatRequest, Role, text_message
+from gateway.request import ChatRequest, Role, text_message
 from wires.base import StreamResponse, gateway_of
 from wires.bodies import SampledBody
 from wires.chat_answer import usage_body
@@ -95,7 +95,7 @@ def parse(body: CompletionBody) -> ChatRequest:
         messages=(text_message(Role.USER, body.text),),
         sampling=body.sampling(body.max_tokens),
         user=body.user,
-        extra=body.vendor_fields(ML_PARAMETERS),
+        extra=body.vendor_fields(),
     )
 
 
