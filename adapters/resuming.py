@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import ClientResponse, StreamReader
 from aiohttp.client_proto import ResponseHandler
 
 from adapters.answers import AnswerParser
+from adapters.crowd import Crowd, crowd
 
 Take = Callable[[bytes], bool]
 """Takes what one read brought, and says whether it did; if not, the reader is woken."""
@@ -43,13 +44,14 @@ def read_at_once() -> None:
 class taking:  # noqa: N801 - reads as a function: `with taking(response, take):`
     """Within the block, what arrives while the body of `response` is waited for is offered to `take` first."""
 
-    __slots__ = ("_response", "_state", "_take", "_taker")
+    __slots__ = ("_crowd", "_response", "_state", "_take", "_taker")
 
     def __init__(self, response: ClientResponse, take: Take) -> None:
         self._response = response
         self._take = take
         self._state: dict[str, Any] = {}
         self._taker: _Taking | None = None
+        self._crowd: Crowd | None = None
 
     def __enter__(self) -> None:
         body = self._response.content
@@ -57,9 +59,15 @@ class taking:  # noqa: N801 - reads as a function: `with taking(response, take):
         if not body.is_eof():
             self._state = vars(body._protocol)
             plain = "content-encoding" not in self._response.headers
-            self._state[TAKING] = self._taker = _Taking(body, self._take, plain=plain)
+            self._state[TAKING] = self._taker = taker = _Taking(body, self._take, plain=plain)
+            transport = body._protocol.transport
+            if transport is not None and transport.get_extra_info("sslcontext") is None:
+                self._crowd = crowd()
+                self._crowd.join(taker)
 
     def __exit__(self, *_: object) -> None:
+        if self._crowd is not None and self._taker is not None:
+            self._crowd.leave(self._taker)
         # The connection of an answer that has ended may be another stream's by now.
         if self._taker is not None and self._state.get(TAKING) is self._taker:
             del self._state[TAKING]
@@ -72,16 +80,26 @@ class _Taking:
     two of them: when the last thing that it told was the end of a chunk, and nothing came after the line break there.
     """
 
-    __slots__ = ("_plain", "_reader", "_take", "between")
+    __slots__ = ("_plain", "_protocol", "_reader", "_take", "between")
 
     def __init__(self, reader: StreamReader, take: Take, *, plain: bool) -> None:
         self.between = False
+        self._protocol = cast(ResponseHandler, reader._protocol)
         self._plain = plain
         self._reader = reader
         self._take = take
 
-    def receive(self, protocol: ResponseHandler, data: bytes) -> None:
+    @property
+    def reading(self) -> asyncio.Transport | None:
+        """As Stream says."""
+        protocol, transport = self._protocol, self._protocol.transport
+        if transport is None or transport.is_closing() or protocol._reading_paused or protocol._buffer_paused:
+            return None
+        return transport
+
+    def receive(self, data: bytes) -> None:
         """In place of `data_received`."""
+        protocol = self._protocol
         waiter = self._reader._waiter
         if waiter is None or waiter.done():
             _receive(protocol, data)
@@ -137,7 +155,7 @@ def _received(self: ResponseHandler, data: bytes) -> None:
     if taker is None:
         _receive(self, data)
     else:
-        taker.receive(self, data)
+        taker.receive(data)
 
 
 def _begun(self: StreamReader) -> None:

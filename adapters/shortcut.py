@@ -76,8 +76,8 @@ class Shortcut(Generic[Item]):
             return False
         items: list[Item] = []
         try:
-            for item in self._decode(piece):
-                items.append(item)
+            # Those before a failure stay in the list.
+            items.extend(self._decode(piece))
             if self._ended():
                 self._left = iter(items)
             elif items:

@@ -18,7 +18,8 @@ from benchmarks.load import CACHE, Unavailable
 from benchmarks.targets import KEY, MODEL, Target, bentoml
 
 LITELLM = "litellm[proxy]==1.108.7"
-PORTKEY = "@portkey-ai/gateway@1.15.2"
+PORTKEY = ("@portkey-ai/gateway@1.15.2", "hono@4.9.7", "@hono/node-server@1.13.5")
+"""With what its own lock file names: on newer ones its requests fail."""
 TENSORZERO = "tensorzero==2026.6.0"
 PEERS = Path(__file__).parent / "peers"
 NO_TRACING = "services.PlainVoice.tracing.excluded_urls='.*'"
@@ -95,10 +96,11 @@ def portkey(upstream: str) -> Target:
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         raise Unavailable("node and npm are not installed, which Portkey needs")
-    folder = _folder(PORTKEY)
-    _once(folder, [npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, PORTKEY], PORTKEY)
+    what = " ".join(PORTKEY)
+    folder = _folder(what)
+    _once(folder, [npm, "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, *PORTKEY], what)
     program = folder / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js"
-    command = [node, "--import", str(PEERS / "portkey_headers.mjs"), str(program), "--port={port}", "--headless"]
+    command = [node, str(program), "--port={port}", "--headless"]
     headers = ["x-portkey-provider: openai", f"x-portkey-custom-host: {upstream}", "authorization: Bearer none"]
     return Target("Portkey", command=command, environment={"NODE_ENV": "production"}, headers=headers)
 

@@ -137,7 +137,7 @@ def polywire(
     chats, voices = ({"upstream": kind, "scripted": own} for kind, own in ((MODEL, "echo"), ("tts-1", "voice")))
     config = {
         "providers": [
-            {"name": "upstream", "type": "openai", "base_url": upstream},
+            {"name": "upstream", "type": "openai", "base_url": upstream, "connections": MOST_AT_ONCE},
             {"name": "scripted", "type": "scripted"},
         ],
         "models": [

@@ -88,6 +88,13 @@ async def no_task_is_left() -> AsyncIterator[None]:
     assert not left
 
 
+@pytest.fixture(params=["few", "crowd"])
+def few_or_a_crowd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams are read by the event loop, or as if there were very many (adapters/crowd.py)."""
+    if request.param == "crowd":
+        monkeypatch.setattr("adapters.crowd.CROWD", 1)
+
+
 @pytest.fixture(autouse=True)
 def _loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test may reach beyond this machine."""

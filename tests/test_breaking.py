@@ -18,6 +18,8 @@ from gateway.errors import Truncated
 from tests.upstreams.byte_server import Act, Answer, ByteServer, Framing, serving
 from tests.upstreams.certificates import self_signed
 
+pytestmark = pytest.mark.usefixtures("few_or_a_crowd")
+
 SOON = 5
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n"
 

@@ -15,6 +15,8 @@ from adapters.resuming import taking
 from gateway.config import ProviderRow
 from tests.upstreams.byte_server import Act, Answer, ByteServer, serving
 
+pytestmark = pytest.mark.usefixtures("few_or_a_crowd")
+
 ROW = ProviderRow(name="up", type="openai")
 
 

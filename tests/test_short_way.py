@@ -28,6 +28,8 @@ from wires.openai.chat import ChunkEncoder
 from wires.openai.errors import WIRE
 from wires.response_body import SHORT_WAY
 
+pytestmark = pytest.mark.usefixtures("few_or_a_crowd")
+
 REQUEST = ChatRequest("m", (text_message(Role.USER, "Say hello."),))
 TEXTS = [f"piece {number} 안녕 👋🏽" for number in range(30)]
 
@@ -44,11 +46,10 @@ class Client:
     def received(self) -> bytes | None:
         return None
 
-    def flows(self) -> bool:
-        return self.open
-
     def ready(self) -> bool:
         return self.open
+
+    flows = ready
 
     def put(self, data: bytes, *, last: bool = False) -> None:
         self._take("short", data)

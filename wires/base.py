@@ -197,8 +197,10 @@ class _Shortcut:
 
     def take(self, items: Sequence[StreamEvent]) -> None:
         """Send the frames of events that are no stream's last ones."""
-        data = b"".join(frame for event in items for frame in self._encode(event))
-        if data:
+        frames: list[bytes] = []
+        for event in items:
+            frames += self._encode(event)
+        if data := b"".join(frames):
             self._way.put(data)
             self._body.sent()
 

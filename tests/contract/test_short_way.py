@@ -20,6 +20,8 @@ from tests.contract.scenario import Scenario
 from tests.upstreams.byte_server import Act, Answer
 from tests.upstreams.replicate_fake import DONE, EVENT_STREAM, output
 
+pytestmark = pytest.mark.usefixtures("few_or_a_crowd")
+
 PAUSE = 0.003
 WORDS = tuple(f"word {number} " for number in range(12))
 
