@@ -114,7 +114,12 @@ class Crowd:
                 continue
             transport = stream.reading
             if transport is not None and event == select.EPOLLIN and (data := _bytes(fd, transport)):
-                stream.receive(data)
+                try:
+                    stream.receive(data)
+                except BaseException:
+                    # As the event loop does: what was lost must not look like a pause.
+                    transport.abort()
+                    raise
             else:
                 # The end of a connection and its failures are the event loop's to tell.
                 self._give_back(stream)

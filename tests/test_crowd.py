@@ -169,6 +169,25 @@ def test_an_end_is_told_after_what_came_before_it(files: ExitStack) -> None:
     assert on_uvloop(run, files).bytes == dict.fromkeys(range(MANY), b"the last")
 
 
+def test_a_failure_breaks_the_connection_whose_bytes_it_lost_and_no_other(files: ExitStack) -> None:
+    async def run(upstream: Upstream, many: Crowd) -> None:
+        told: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context["exception"])))
+
+        def on_read(number: int) -> None:
+            if number == 1:
+                raise RuntimeError("one failed")
+
+        upstream.on_read = on_read
+        for end in upstream.ends:
+            end.send(b"x")
+        await upstream.until(lambda: len(upstream.read) == MANY)
+        assert told == ["one failed"]
+        assert [stream.reading is None for stream in upstream.streams] == [number == 1 for number in range(MANY)]
+
+    on_uvloop(run, files)
+
+
 def test_a_crowd_ends_with_half_of_it_and_the_rest_are_read_on(files: ExitStack) -> None:
     async def run(upstream: Upstream, many: Crowd) -> None:
         for number in range(MANY - 1):

@@ -39,8 +39,7 @@ class Client:
 
     def __init__(self) -> None:
         self.parts: list[tuple[str, bytes]] = []
-        self.open = True
-        self.complete = False
+        self.open, self.complete = True, False
         self._came = asyncio.Event()
 
     def received(self) -> bytes | None:
