@@ -3,7 +3,8 @@
 libuv takes up to 1,024 ready connections from the system at a time and reads them all before it looks for more. What
 then arrives a moment too late is read at the end of the next round, so a token waits for up to two of them. A crowd is
 read a few at a time, in the order in which its tokens arrived: none waits for longer than one round, and what comes
-meanwhile for the same stream is read with it. Few streams are left to the event loop, which does that for less.
+meanwhile for the same stream is read with it. Few streams are left to the event loop, which does that for less, and so
+are those over TLS.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import os
 import select
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from functools import partial
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
 CROWD = 128
-"""Streams from which they are read in order, until half of them are left."""
+"""Streams without TLS from which they are read in order, until half of them are left."""
 AT_A_TIME = 32
+"""Or as many as there are over TLS, all of which the event loop may read in one turn: none is served before others."""
 READ_BYTES = 64 * 1024
 NONE = -1
 SYSTEM_HAS_IT = hasattr(select, "epoll")
@@ -27,14 +30,17 @@ SYSTEM_HAS_IT = hasattr(select, "epoll")
 
 
 class Stream(Protocol):
-    """A body that is being read, from a connection without TLS."""
+    """A body that is being read."""
+
+    plain: bool
+    """Whether its connection has no TLS."""
 
     @property
     def reading(self) -> asyncio.Transport | None:
         """Its connection, while that is open and more is wanted."""
 
     def receive(self, data: bytes) -> None:
-        """What the connection's protocol does with `data`."""
+        """What the connection's protocol does with `data`, whoever reads it by now."""
 
 
 class Crowd:
@@ -43,6 +49,7 @@ class Crowd:
     def __init__(self) -> None:
         self._streams: dict[Stream, int] = {}
         """And the file descriptor of each that is read here."""
+        self._plain = 0
         self._read_here: dict[int, Stream] = {}
         self._epoll: select.epoll | None = None
         self._stop_reading: Callable[[], object] = bool
@@ -50,16 +57,23 @@ class Crowd:
     def join(self, stream: Stream) -> None:
         """Count `stream`, and read it if there are many."""
         self._streams[stream] = NONE
+        self._plain += stream.plain
         if self._epoll is not None:
             self._take(stream)
-        elif len(self._streams) >= CROWD and SYSTEM_HAS_IT:
+        elif self._plain >= CROWD and SYSTEM_HAS_IT:
             self._begin()
+
+    def again(self, stream: Stream) -> None:
+        """Read it again: it is wanted again after a pause."""
+        if self._epoll is not None:
+            self._take(stream)
 
     def leave(self, stream: Stream) -> None:
         """Give it back to the event loop, and all others too when they are few."""
         self._give_back(stream)
         del self._streams[stream]
-        if self._epoll is not None and len(self._streams) < CROWD / 2:
+        self._plain -= stream.plain
+        if self._epoll is not None and self._plain < CROWD / 2:
             self._end(self._epoll)
 
     def _begin(self) -> None:
@@ -69,7 +83,8 @@ class Crowd:
             # Too many files are open. It goes on as it did, and the next one tries again.
             return
         loop, fd = asyncio.get_running_loop(), self._epoll.fileno()
-        loop.add_reader(fd, self._read)
+        # Not in the context of the request that happens to be the last one.
+        Context().run(loop.add_reader, fd, self._read)
         self._stop_reading = partial(loop.remove_reader, fd)
         for stream in self._streams:
             self._take(stream)
@@ -84,12 +99,17 @@ class Crowd:
 
     def _take(self, stream: Stream) -> None:
         transport = stream.reading
-        if self._epoll is None or transport is None:
+        if self._epoll is None or transport is None or not stream.plain:
             return
         fd = transport.get_extra_info("socket").fileno()
-        # A stream whose connection is this one's by now may not have left yet.
-        with suppress(FileExistsError):
+        try:
             self._epoll.register(fd, select.EPOLLIN)
+        except FileExistsError:
+            # A stream whose connection is this one's by now has not left yet.
+            pass
+        except OSError:
+            # The system takes no more; the event loop reads this one.
+            return
         transport.pause_reading()
         self._streams[stream], self._read_here[fd] = fd, stream
 
@@ -107,7 +127,8 @@ class Crowd:
     def _read(self) -> None:
         if self._epoll is None:
             return
-        for fd, event in self._epoll.poll(0, AT_A_TIME):
+        over_tls = len(self._streams) - self._plain
+        for fd, event in self._epoll.poll(0, max(AT_A_TIME, over_tls)):
             stream = self._read_here.get(fd)
             if stream is None:
                 # It left while those before it were read.

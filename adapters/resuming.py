@@ -58,12 +58,10 @@ class taking:  # noqa: N801 - reads as a function: `with taking(response, take):
         # At its end nothing more arrives; and the reader of an answer that can have no body has no connection.
         if not body.is_eof():
             self._state = vars(body._protocol)
-            plain = "content-encoding" not in self._response.headers
-            self._state[TAKING] = self._taker = taker = _Taking(body, self._take, plain=plain)
-            transport = body._protocol.transport
-            if transport is not None and transport.get_extra_info("sslcontext") is None:
-                self._crowd = crowd()
-                self._crowd.join(taker)
+            identity = "content-encoding" not in self._response.headers
+            self._state[TAKING] = self._taker = taker = _Taking(body, self._take, identity=identity)
+            self._crowd = crowd()
+            self._crowd.join(taker)
 
     def __exit__(self, *_: object) -> None:
         if self._crowd is not None and self._taker is not None:
@@ -80,12 +78,14 @@ class _Taking:
     two of them: when the last thing that it told was the end of a chunk, and nothing came after the line break there.
     """
 
-    __slots__ = ("_plain", "_protocol", "_reader", "_take", "between")
+    __slots__ = ("_identity", "_protocol", "_reader", "_take", "between", "plain")
 
-    def __init__(self, reader: StreamReader, take: Take, *, plain: bool) -> None:
+    def __init__(self, reader: StreamReader, take: Take, *, identity: bool) -> None:
         self.between = False
         self._protocol = cast(ResponseHandler, reader._protocol)
-        self._plain = plain
+        transport = self._protocol.transport
+        self.plain = transport is not None and transport.get_extra_info("sslcontext") is None
+        self._identity = identity
         self._reader = reader
         self._take = take
 
@@ -98,12 +98,16 @@ class _Taking:
         return transport
 
     def receive(self, data: bytes) -> None:
+        """As Stream says."""
+        _received(self._protocol, data)
+
+    def received(self, data: bytes) -> None:
         """In place of `data_received`."""
         protocol = self._protocol
         waiter = self._reader._waiter
         if waiter is None or waiter.done():
             _receive(protocol, data)
-        elif self.between and self._plain and (body := whole_chunks(data)) and self._take(body):
+        elif self.between and self._identity and (body := whole_chunks(data)) and self._take(body):
             return
         else:
             self._offer(protocol, data, waiter)
@@ -155,7 +159,7 @@ def _received(self: ResponseHandler, data: bytes) -> None:
     if taker is None:
         _receive(self, data)
     else:
-        taker.receive(data)
+        taker.received(data)
 
 
 def _begun(self: StreamReader) -> None:
@@ -173,6 +177,9 @@ def _ended(self: StreamReader) -> None:
 def _resume_if_paused(self: ResponseHandler, resume_parser: bool = True) -> None:
     if self._reading_paused or self._buffer_paused:
         _resume(self, resume_parser)
+        taker: _Taking | None = vars(self).get(TAKING)
+        if taker is not None:
+            crowd().again(taker)
 
 
 def _read_joined(self: StreamReader, n: int) -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import select
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,6 +23,8 @@ class Stream(asyncio.Protocol):
     """Has `heard` called for all that its connection brings, by whomever that is read."""
 
     def __init__(self, heard: Callable[[Stream, bytes], None]) -> None:
+        self.plain = True
+        self.by_the_loop = 0
         self.transport: asyncio.Transport
         self.paused = False
         self.ended = asyncio.Event()
@@ -39,7 +43,9 @@ class Stream(asyncio.Protocol):
     def receive(self, data: bytes) -> None:
         self._heard(self, data)
 
-    data_received = receive
+    def data_received(self, data: bytes) -> None:
+        self.by_the_loop += 1
+        self.receive(data)
 
 
 class Upstream:
@@ -87,14 +93,15 @@ def files() -> Iterator[ExitStack]:
         yield stack
 
 
-def on_uvloop(run: Callable[[Upstream, Crowd], object], files: ExitStack, *, count: int = MANY) -> Upstream:
+def on_uvloop(run: Callable[[Upstream, Crowd], object], files: ExitStack, *, over_tls: int = 0) -> Upstream:
     """`run` with streams that have all joined a crowd, on the event loop that runs the service."""
     upstream = Upstream()
 
     async def main() -> None:
-        await upstream.open(count, files)
+        await upstream.open(MANY + over_tls, files)
         many = Crowd()
-        for stream in upstream.streams:
+        for number, stream in enumerate(upstream.streams):
+            stream.plain = number < MANY
             many.join(stream)
         await run(upstream, many)  # type: ignore[misc]  # a coroutine function
         for stream in upstream.streams:
@@ -140,6 +147,26 @@ def test_others_have_their_turn_between(files: ExitStack) -> None:
     assert max(turns) == AT_A_TIME
 
 
+def test_those_that_the_event_loop_reads_are_not_served_before_the_crowd(files: ExitStack) -> None:
+    over_tls = 3 * AT_A_TIME
+
+    async def run(upstream: Upstream, many: Crowd) -> None:
+        def on_read(number: int) -> None:
+            upstream.ends[number].send(b"more")
+
+        upstream.on_read = on_read
+        for end in upstream.ends:
+            end.send(b"first")
+        await upstream.until(lambda: len(upstream.read) >= 20 * MANY)
+        upstream.on_read = lambda number: None
+
+    upstream = on_uvloop(run, files, over_tls=over_tls)
+    crowd = sum(number < MANY for number in upstream.read) / MANY
+    others = sum(number >= MANY for number in upstream.read) / over_tls
+    assert others < 2 * crowd
+    assert [stream.by_the_loop > 0 for stream in upstream.streams] == [False] * MANY + [True] * over_tls
+
+
 def test_who_wants_no_more_is_not_read_until_it_does(files: ExitStack) -> None:
     async def run(upstream: Upstream, many: Crowd) -> None:
         first = upstream.streams[0]
@@ -153,7 +180,9 @@ def test_who_wants_no_more_is_not_read_until_it_does(files: ExitStack) -> None:
         assert 0 not in upstream.bytes
         first.paused = False
         first.transport.resume_reading()
+        many.again(first)
         await upstream.until(lambda: 0 in upstream.bytes)
+        assert first.by_the_loop == 0
 
     assert on_uvloop(run, files).bytes == dict.fromkeys(range(MANY), b"x")
 
@@ -219,9 +248,31 @@ def test_a_descriptor_that_is_anothers_by_now_is_left_to_it(files: ExitStack) ->
     on_uvloop(run, files)
 
 
+def test_those_of_which_the_system_takes_no_more_are_read_as_ever(
+    files: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epoll = select.epoll
+
+    class Full:
+        def __init__(self) -> None:
+            self._epoll = epoll()
+            self.fileno, self.poll, self.close = self._epoll.fileno, self._epoll.poll, self._epoll.close
+
+        def register(self, *_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def run(upstream: Upstream, many: Crowd) -> None:
+        for end in upstream.ends:
+            end.send(b"x")
+        await upstream.until(lambda: len(upstream.read) == MANY)
+
+    monkeypatch.setattr("select.epoll", Full)
+    assert all(stream.by_the_loop for stream in on_uvloop(run, files).streams)
+
+
 def test_without_another_file_streams_are_read_as_ever(files: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left() -> None:
-        raise OSError(24, "Too many open files")
+        raise OSError(errno.EMFILE, "Too many open files")
 
     async def run(upstream: Upstream, many: Crowd) -> None:
         for end in upstream.ends:
