@@ -18,7 +18,7 @@ from benchmarks.load import CACHE, Unavailable
 from benchmarks.targets import KEY, MODEL, Target, bentoml
 
 LITELLM = "litellm[proxy]==1.108.7"
-PORTKEY = ("@portkey-ai/gateway@1.15.2", "hono@4.9.7", "@hono/node-server@1.13.5")
+PORTKEY = ("@portkey-ai/gateway@1.15.2", "hono@4.9.7", "@hono/node-server@1.13.5", "@hono/node-ws@1.2.0")
 """With what its own lock file names: on newer ones its requests fail."""
 TENSORZERO = "tensorzero==2026.6.0"
 PEERS = Path(__file__).parent / "peers"
