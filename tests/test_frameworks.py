@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 
 import pytest
@@ -10,7 +11,7 @@ import uvicorn
 from bentoml._internal.server.http.traffic import TimeoutMiddleware
 from starlette.types import Message, Receive, Scope, Send
 
-from wires.frameworks import LISTENERS, _listen, tune
+from wires.frameworks import LISTENERS, TICK_SECONDS, _listen, tune
 
 
 async def test_a_request_leaves_no_timer_behind() -> None:
@@ -50,3 +51,26 @@ async def test_no_listener_waits_within_accept(monkeypatch: pytest.MonkeyPatch) 
                 listener.accept()
         for copy in listening[1:]:
             copy.close()
+
+
+async def test_a_server_that_is_told_to_exit_does_not_wait_for_its_next_tick() -> None:
+    tune()
+    ticks = 0
+    ticked = asyncio.Event()
+    server = uvicorn.Server(uvicorn.Config(_listen, lifespan="off"))
+    tick = server.on_tick
+
+    async def on_tick(counter: int) -> bool:
+        nonlocal ticks
+        ticks += 1
+        ticked.set()
+        return await tick(counter)
+
+    server.on_tick = on_tick  # type: ignore[method-assign]  # counts
+    running = asyncio.create_task(server.main_loop())
+    async with asyncio.timeout(TICK_SECONDS / 2):
+        await ticked.wait()
+        server.handle_exit(signal.SIGTERM, None)
+        await running
+    assert ticks == 2
+    assert server.server_state.default_headers[0][0] == b"date"

@@ -51,11 +51,12 @@ def open_connections() -> int:
 class ChunkedWay:
     """The `ShortWay` of one answer in chunks."""
 
-    __slots__ = ("_cycle",)
+    __slots__ = ("_cycle", "_has_body")
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         # The scope holds this, and the cycle holds the scope.
         self._cycle = ref(cycle)
+        self._has_body = cycle.scope["method"] != "HEAD"
 
     def received(self) -> bytes | None:
         """As ShortWay says."""
@@ -76,14 +77,10 @@ class ChunkedWay:
         """As ShortWay says."""
         cycle = self._cycle()
         return (
-            cycle is not None
+            self._has_body
+            and cycle is not None
             and cycle.chunked_encoding is True
-            and not (
-                cycle.flow.write_paused
-                or cycle.response_complete
-                or cycle.disconnected
-                or cycle.scope["method"] == "HEAD"
-            )
+            and not (cycle.flow.write_paused or cycle.response_complete or cycle.disconnected)
         )
 
     def put(self, data: bytes, *, last: bool = False) -> None:

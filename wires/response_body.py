@@ -48,6 +48,8 @@ class ResponseBody:
         self._pinging: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(self._every, self._ring) if keepalive else None
         self.started = False
+        self.quiet = True
+        """Whether no keep-alive is being sent."""
 
     async def send(self, data: bytes, *, last: bool = False) -> None:
         """Send frames, if any, after the head if they are the first. Raises Waited when the client accepts nothing."""
@@ -69,11 +71,6 @@ class ResponseBody:
             way.put(data, last=last)
         else:
             await self._send(_message(data, more))
-
-    @property
-    def quiet(self) -> bool:
-        """Whether no keep-alive is being sent."""
-        return self._pinging is None or self._pinging.done()
 
     def sent(self) -> None:
         """Something was sent: a keep-alive has time."""
@@ -112,12 +109,16 @@ class ResponseBody:
         if silent < self._every:
             self._timer = self._loop.call_later(self._every - silent, self._ring)
             return
-        if self._pinging is None or self._pinging.done():
+        if self.quiet:
+            self.quiet = False
             self._pinging = self._loop.create_task(self._ping())
         self._timer = self._loop.call_later(self._every, self._ring)
 
     async def _ping(self) -> None:
-        await self._put(self._keepalive or b"")
+        try:
+            await self._put(self._keepalive or b"")
+        finally:
+            self.quiet = True
         self.sent()
 
 
