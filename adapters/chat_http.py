@@ -6,7 +6,7 @@ The answer is server-sent events, JSON lines (LMI's default) or, from a server t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -43,7 +43,9 @@ async def read_chat(
     async with upstream.send("POST", path, body=msgspec.json.encode(body), headers=head) as response:
         piece = await read_start(response)
         payloads = _reader(upstream.row, response.content_type, piece)
-        reading = shortcut.read(response, _decoding(decoder, payloads), lambda: decoder.done, first=piece)
+        reading = shortcut.read(
+            response, lambda piece: _events(decoder, payloads.feed(piece)), lambda: decoder.done, first=piece
+        )
         try:
             with reading as bursts:
                 async for burst in bursts:
@@ -53,20 +55,6 @@ async def read_chat(
         finally:
             if decoder.done:
                 await _drain(response)
-
-
-def _decoding(decoder: ChatCompletionDecoder, payloads: Payloads) -> Callable[[bytes], Iterable[Delta | Finished]]:
-    """Makes events of what one read brought."""
-
-    def events(piece: bytes) -> Iterable[Delta | Finished]:
-        came = payloads.feed(piece)
-        if type(came) is not list or len(came) != 1:
-            return _events(decoder, came)
-        # As a token comes: before it there is nothing that its failure could lose.
-        deltas = decoder.feed(came[0])
-        return (*deltas, decoder.finish()) if decoder.done else deltas
-
-    return events
 
 
 def _events(decoder: ChatCompletionDecoder, payloads: Iterable[bytes]) -> Iterator[Delta | Finished]:
@@ -94,9 +82,7 @@ class EventPayloads:
     def feed(self, piece: bytes) -> Iterable[bytes]:
         """The payloads that `piece` completes. Raises GatewayError for an `error` event and one without an end."""
         payloads = self._events.plain(piece)
-        if payloads is None:
-            return self._named(piece)
-        return [payload for payload in payloads if payload] if b"" in payloads else payloads
+        return self._named(piece) if payloads is None else filter(None, payloads)
 
     def _named(self, piece: bytes) -> Iterator[bytes]:
         for event in completed_events(self._row, self._events, piece):

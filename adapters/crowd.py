@@ -58,15 +58,14 @@ class Crowd:
         """Count `stream`, and read it if there are many."""
         self._streams[stream] = NONE
         self._plain += stream.plain
-        if self._epoll is not None:
-            self._take(stream)
-        elif self._plain >= CROWD and SYSTEM_HAS_IT:
+        if self._epoll is None and self._plain >= CROWD and SYSTEM_HAS_IT:
             self._begin()
+        else:
+            self._take(stream)
 
     def again(self, stream: Stream) -> None:
-        """Read it again: it is wanted again after a pause."""
-        if self._epoll is not None:
-            self._take(stream)
+        """Read it again, if there are many: it is wanted again after a pause."""
+        self._take(stream)
 
     def leave(self, stream: Stream) -> None:
         """Give it back to the event loop, and all others too when they are few."""

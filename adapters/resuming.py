@@ -135,7 +135,7 @@ class _Taking:
 
 def whole_chunks(data: bytes) -> bytes:
     """What chunks that are all whole carry; nothing for anything else, also the last chunk of a body."""
-    parts: list[bytes] = []
+    parts = []
     at, end = 0, len(data)
     while at < end:
         line = data.find(b"\r\n", at, at + LONGEST_SIZE)
@@ -149,9 +149,6 @@ def whole_chunks(data: bytes) -> bytes:
             return b""
         if at == start or data[at : at + 2] != b"\r\n":
             return b""
-        if at + 2 == end and not parts:
-            # As a token comes.
-            return data[start:at]
         parts.append(data[start:at])
         at += 2
     return b"".join(parts)

@@ -112,6 +112,13 @@ def on_uvloop(run: Callable[[Upstream, Crowd], object], files: ExitStack, *, ove
     return upstream
 
 
+async def all_are_read(upstream: Upstream, many: Crowd) -> None:
+    """Each is sent something."""
+    for end in upstream.ends:
+        end.send(b"x")
+    await upstream.until(lambda: len(upstream.read) == MANY)
+
+
 def test_what_arrives_meanwhile_waits_for_one_round_and_not_for_two(files: ExitStack) -> None:
     """All streams but the last always have something; that has something once the first was read."""
 
@@ -261,23 +268,13 @@ def test_those_of_which_the_system_takes_no_more_are_read_as_ever(
         def register(self, *_: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    async def run(upstream: Upstream, many: Crowd) -> None:
-        for end in upstream.ends:
-            end.send(b"x")
-        await upstream.until(lambda: len(upstream.read) == MANY)
-
     monkeypatch.setattr("select.epoll", Full)
-    assert all(stream.by_the_loop for stream in on_uvloop(run, files).streams)
+    assert all(stream.by_the_loop for stream in on_uvloop(all_are_read, files).streams)
 
 
 def test_without_another_file_streams_are_read_as_ever(files: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    async def run(upstream: Upstream, many: Crowd) -> None:
-        for end in upstream.ends:
-            end.send(b"x")
-        await upstream.until(lambda: len(upstream.read) == MANY)
-
     monkeypatch.setattr("select.epoll", none_left)
-    on_uvloop(run, files)
+    on_uvloop(all_are_read, files)

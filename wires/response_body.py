@@ -48,8 +48,6 @@ class ResponseBody:
         self._pinging: asyncio.Task[None] | None = None
         self._timer = self._loop.call_later(self._every, self._ring) if keepalive else None
         self.started = False
-        self.quiet = True
-        """Whether no keep-alive is being sent."""
 
     async def send(self, data: bytes, *, last: bool = False) -> None:
         """Send frames, if any, after the head if they are the first. Raises Waited when the client accepts nothing."""
@@ -71,6 +69,11 @@ class ResponseBody:
             way.put(data, last=last)
         else:
             await self._send(_message(data, more))
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no keep-alive is being sent."""
+        return self._pinging is None or self._pinging.done()
 
     def sent(self) -> None:
         """Something was sent: a keep-alive has time."""
@@ -110,15 +113,11 @@ class ResponseBody:
             self._timer = self._loop.call_later(self._every - silent, self._ring)
             return
         if self.quiet:
-            self.quiet = False
             self._pinging = self._loop.create_task(self._ping())
         self._timer = self._loop.call_later(self._every, self._ring)
 
     async def _ping(self) -> None:
-        try:
-            await self._put(self._keepalive or b"")
-        finally:
-            self.quiet = True
+        await self._put(self._keepalive or b"")
         self.sent()
 
 
